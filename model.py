@@ -1,30 +1,31 @@
-"""The two models of Rostok: `GPT`, a small decoder-only transformer, and `WindowMLP`, the baseline it is measured against.
+"""The two models of Rostok: `GPT`, a small decoder-only transformer, and `WindowMLP`, its baseline.
 
     config = GPTConfig(vocab_size=4096)          # or WindowMLPConfig(...)
     model = build_model(config)
     logits = model(ids)                          # ids (B, T) int64 -> (B, T, V)
     loss = model(ids, targets)                   # targets (B, T) int64 -> mean loss, nats a token
 
-GPT is, term for term, what Hugging Face calls Qwen3: pre-RMSNorm, one RMSNorm gain over d_head on q and on k, then RoPE
-(half-split), causal attention, SwiGLU, no biases, head tied to the embedding. WindowMLP is Bengio's neural n-gram (2003).
-Left out on purpose: dropout, biases, soft-caps, everything that a run could not take along into other programs.
+GPT is, term for term, what Hugging Face calls Qwen3: pre-RMSNorm, one RMSNorm gain over d_head on q and on k,
+then RoPE (half-split), causal attention, SwiGLU, no biases, head tied to the embedding. WindowMLP is Bengio's
+neural n-gram (2003). Left out on purpose: dropout, soft-caps, all that a run could not take along into other programs.
 
 Shapes: B batch, T time, D d_model, H heads, K key-value heads, E d_head, M d_mlp, V vocabulary.
 
 Initialisation
-    what                                        how                     why
-    embedding, qkv, gate, up, head              normal, std 0.02        logits start small: the first loss is near ln V
-    proj and down (they write to the residual)  zero                    each block starts as the identity, so depth costs
-                                                                        nothing at the first steps (as in Fixup and ReZero)
-    RMSNorm gains                               one                     the norm starts as a plain norm
-    WindowMLP embedding                         normal, std 1           its hidden layer has no norm in front of it
-    WindowMLP hidden                            normal, std 1/sqrt(in)  keeps the variance through its one layer (LeCun)
-    biases (WindowMLP only)                     zero
+    what                            how                     why
+    embedding, qkv, gate, up, head  normal, std 0.02        logits start small: the first loss is near ln V
+    proj, down (write to residual)  zero                    each block starts as the identity, so depth costs nothing
+                                                            at the first steps (as in Fixup and ReZero)
+    RMSNorm gains                   one                     the norm starts as a plain norm
+    WindowMLP embedding             normal, std 1           its hidden layer has no norm in front of it
+    WindowMLP hidden                normal, std 1/sqrt(in)  keeps the variance through its one layer (LeCun)
+    biases (WindowMLP only)         zero
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -205,12 +206,15 @@ class GPT(nn.Module):
         """
         time = ids.shape[1]
         if time > self.config.context:
-            raise ValueError(f"the model sees at most {self.config.context} tokens. Got {time}; shorten the text")
+            raise ValueError(
+                f"the model sees at most {self.config.context} tokens. Got {time}; shorten the text"
+            )
         x = self.embed(ids)  # (B, T, D)
         cos, sin = self.cos[:time], self.sin[:time]
         for block in self.blocks:
             x = block(x, cos, sin)
-        return head_or_loss(self.final_norm(x), self.embed.weight if self.head is None else self.head.weight, targets)
+        head = self.embed.weight if self.head is None else self.head.weight
+        return head_or_loss(self.final_norm(x), head, targets)
 
     def parameter_groups(self) -> dict[str, int]:
         """Parameters by group. A tied head is counted once, as the embedding."""
@@ -264,6 +268,8 @@ def head_or_loss(x: Tensor, weight: Tensor, targets: Tensor | None, bias: Tensor
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def build_model(config: GPTConfig | WindowMLPConfig) -> GPT | WindowMLP:
-    """The model that a config describes."""
+def build_model(config: GPTConfig | WindowMLPConfig | Mapping[str, Any]) -> GPT | WindowMLP:
+    """The model that a config describes; a mapping (as read from a run folder) is told apart by its `kind`."""
+    if isinstance(config, Mapping):
+        config = WindowMLPConfig(**config) if config.get("kind") == "window-mlp" else GPTConfig(**config)
     return GPT(config) if isinstance(config, GPTConfig) else WindowMLP(config)
