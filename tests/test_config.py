@@ -1,0 +1,172 @@
+"""YAML and dotted words into validated dataclasses (cases C05 and C06), and every file in configs/."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+import yaml
+from pydantic import Field
+
+from rostok.config import dump_yaml, find_config, load_config
+from rostok.errors import UserError, run_main
+from train import TrainConfig
+
+CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))
+
+
+@dataclass(frozen=True)
+class Inner:
+    learning_rate: Annotated[float, Field(gt=0)] = 1e-3
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Outer:
+    inner: Inner = field(default_factory=Inner)
+    steps: int = 10
+    on: bool = False
+    mode: Literal["a", "b"] = "a"
+    limit: float | None = None
+
+
+def load(text: str, *words: str, folder: Path) -> Outer:
+    path = folder / "config.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_config(Outer, path, words)
+
+
+@pytest.mark.parametrize(
+    ("written", "value"), [("1e-3", 1e-3), ("3e-4", 3e-4), ("1", 1.0), ('"0.001"', 1e-3), ("2.5E+2", 250)]
+)
+def test_C05_numbers_are_floats_however_written(tmp_path: Path, written: str, value: float) -> None:
+    from_file = load(f"inner:\n  learning_rate: {written}\n", folder=tmp_path).inner.learning_rate
+    from_word = load_config(Outer, None, [f"inner.learning_rate={written}"]).inner.learning_rate
+    assert from_file == from_word == value
+    assert type(from_file) is type(from_word) is float
+
+
+@pytest.mark.parametrize("written", ["abc", "nan", ".inf", "true", "[1]", "null"])
+def test_C05_what_is_no_number_is_refused_by_key(tmp_path: Path, written: str) -> None:
+    with pytest.raises(UserError, match=r"inner\.learning_rate"):
+        load(f"inner:\n  learning_rate: {written}\n", folder=tmp_path)
+    with pytest.raises(UserError, match=r"inner\.learning_rate"):
+        load_config(Outer, None, [f"inner.learning_rate={written}"])
+
+
+def test_C06_a_misspelt_key_gets_the_nearest_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        UserError, match="unknown key 'learning_rte' below 'inner'; did you mean 'learning_rate'"
+    ):
+        load("inner:\n  learning_rte: 1\n", folder=tmp_path)
+    with pytest.raises(UserError, match="did you mean 'steps'"):
+        load_config(Outer, None, ["step=3"])
+    with pytest.raises(UserError, match="unknown key 'zzz'; known: inner, steps"):
+        load_config(Outer, None, ["zzz=3"])
+
+
+def test_C06_a_key_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="line 2: the key 'steps' stands there twice"):
+        load("steps: 1\nsteps: 2\n", folder=tmp_path)
+
+
+def test_C06_an_empty_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is empty"):
+        load("# nothing\n", folder=tmp_path)
+
+
+def test_C06_an_equals_sign_in_a_value_survives() -> None:
+    assert load_config(Outer, None, ["inner.note=2+2=4"]).inner.note == "2+2=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("steps: 1.5\n", "steps must be a whole number. Got 1.5"),
+        ("steps: yes\n", "steps must be a number. Got true"),
+        ("inner: 3\n", "inner must hold `key: value` lines. Got 3"),
+        ("- a\n", "must hold `key: value` lines. Got a list"),
+        ("mode: c\n", r"mode: .*'a' or 'b'.*Got 'c'"),
+        ("inner:\n  learning_rate: -1\n", r"inner.learning_rate: .*greater than 0. Got -1"),
+        ("a: [\n", "is not YAML"),
+        ("1: 2\n", "a key must be a word. Got 1"),
+        ("!!python/object/apply:os.system [ls]\n", "is not YAML"),
+    ],
+)
+def test_each_mistake_has_its_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load(text, folder=tmp_path)
+
+
+@pytest.mark.parametrize("word", ["steps", "=3", "inner..note=1", ".steps=1"])
+def test_a_word_that_is_no_setting_is_refused(word: str) -> None:
+    with pytest.raises(UserError, match="wanted key=value"):
+        load_config(Outer, None, [word])
+
+
+def test_a_word_below_a_value_is_refused() -> None:
+    with pytest.raises(UserError, match="goes below 'steps'"):
+        load_config(Outer, None, ["steps=1", "steps.more=2"])
+
+
+def test_words_win_over_the_file_and_the_file_over_defaults(tmp_path: Path) -> None:
+    config = load("steps: 20\nmode: b\n", "steps=6e2", "on=true", "limit=null", folder=tmp_path)
+    assert (config.steps, config.mode, config.on, config.inner) == (600, "b", True, Inner())
+
+
+def test_a_kind_chooses_the_class_and_replaces_the_other_settings() -> None:
+    config = load_config(TrainConfig, find_config("gpt-1", CONFIGS[0].parent), ["model.kind=window-mlp"])
+    assert config.model.kind == "window-mlp"
+    with pytest.raises(UserError, match="must be one of gpt, window-mlp. Got 'gtp'; did you mean 'gpt'"):
+        load_config(TrainConfig, None, ["model.kind=gtp"])
+
+
+def test_the_models_own_errors_come_through() -> None:
+    with pytest.raises(
+        UserError, match=r"model.d_model must be an even multiple of model.n_head. Got d_model=100"
+    ):
+        load_config(TrainConfig, None, ["model.d_model=100"])
+
+
+def test_a_missing_config_names_the_built_in_ones(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no config 'rostock'; .*did you mean 'rostok'"):
+        find_config("rostock", CONFIGS[0].parent)
+    with pytest.raises(UserError, match="cannot read the config"):
+        load_config(Outer, tmp_path / "none.yaml")
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_file_in_configs_loads_and_opens_with_a_comment(path: Path) -> None:
+    config = load_config(TrainConfig, path)
+    assert config.name == path.stem
+    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert yaml.safe_load(dump_yaml(config))["name"] == path.stem
+
+
+def test_a_dumped_config_reads_back_equal(tmp_path: Path) -> None:
+    config = load_config(TrainConfig, None, ["model.kind=window-mlp", "optim.lr=3e-4"])
+    (tmp_path / "c.yaml").write_text(dump_yaml(config), encoding="utf-8")
+    assert load_config(TrainConfig, tmp_path / "c.yaml") == config
+
+
+def test_the_three_models_of_the_comparison_see_the_same() -> None:
+    runs = [
+        load_config(TrainConfig, CONFIGS[0].parent / f"{n}.yaml") for n in ("rostok", "gpt-1", "window-mlp")
+    ]
+    assert len({(run.data.path, run.tokens, run.tokens_per_step) for run in runs}) == 1
+
+
+def test_a_user_error_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: object) -> int:
+        raise UserError("what came\nwhat was wanted")
+
+    assert run_main(fail, []) == 2
+    assert capsys.readouterr().err == "error: what came what was wanted\n"
+
+
+def test_ctrl_c_is_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_: object) -> int:
+        raise KeyboardInterrupt
+
+    assert run_main(interrupt, []) == 130
+    assert capsys.readouterr().err == "interrupted\n"

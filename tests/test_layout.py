@@ -1,0 +1,97 @@
+"""The house keeps its rules: who imports whom, which names are taken, that nothing is pickled."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FRONT = {"prepare", "train", "sample", "compare", "attend", "export"}
+# A module may import only modules of a lower or the same level (and never in a circle: test_no_circles).
+LEVELS = {
+    0: {"errors", "config", "runtime", "shards", "schedule", "attention.reference", "stories"},
+    1: {"tokenizer", "corpora", "metrics", "optim", "loader", "generate"},
+    2: {"checkpoint", "evaluate", "hf"},
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the library: dotted name without `rostok.` -> file."""
+    files = sorted((ROOT / "rostok").rglob("*.py"))
+    names = {".".join(file.relative_to(ROOT / "rostok").with_suffix("").parts): file for file in files}
+    return {name.removesuffix(".__init__"): file for name, file in names.items()}
+
+
+def imports(path: Path) -> set[str]:
+    """The dotted names that a file imports, `from a import b` counted as a and a.b."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def library_imports(name: str) -> set[str]:
+    known = set(modules())
+    found = {item.removeprefix("rostok.") for item in imports(modules()[name]) if item.startswith("rostok.")}
+    return (found & known) - {name}
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_library_never_imports_a_front_file_or_the_model(name: str) -> None:
+    tops = {item.split(".")[0] for item in imports(modules()[name])}
+    assert not tops & (FRONT | {"model"})
+
+
+@pytest.mark.parametrize("front", sorted(FRONT))
+def test_front_files_never_import_each_other(front: str) -> None:
+    tops = {item.split(".")[0] for item in imports(ROOT / f"{front}.py")}
+    assert not tops & FRONT
+
+
+def test_model_imports_torch_only() -> None:
+    tops = {item.split(".")[0] for item in imports(ROOT / "model.py")}
+    assert tops - sys.stdlib_module_names == {"torch"}
+
+
+@pytest.mark.parametrize("level", sorted(LEVELS))
+def test_import_direction(level: int) -> None:
+    allowed = {name for below in range(level + 1) for name in LEVELS[below]} | {"attention"}
+    for name in LEVELS[level] & set(modules()):
+        assert library_imports(name) <= allowed, name
+
+
+def test_no_circles() -> None:
+    graph = {name: library_imports(name) for name in modules()}
+    while graph:
+        leaves = {name for name, needs in graph.items() if not needs & set(graph)}
+        assert leaves, f"a circle of imports among {sorted(graph)}"
+        graph = {name: needs for name, needs in graph.items() if name not in leaves}
+
+
+def test_root_files_shadow_no_standard_module() -> None:
+    assert not {path.stem for path in ROOT.glob("*.py")} & set(sys.stdlib_module_names)
+
+
+def test_nothing_is_pickled() -> None:
+    words = (
+        "import pickle",
+        "torch.load(",
+        "torch.save(",
+        "allow_pickle=True",
+        "weights_only=False",
+        "joblib",
+    )
+    own = [*ROOT.glob("*.py"), *(ROOT / "rostok").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    for path in own:
+        text = path.read_text(encoding="utf-8")
+        assert not [word for word in words if word in text], path
+
+
+def test_preparing_text_needs_no_torch() -> None:
+    code = "import sys, prepare; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
