@@ -139,7 +139,9 @@ def prepare(hint: Any, value: Any, key: str, source: str) -> Any:
             return None
         if not isinstance(value, Mapping):
             raise UserError(f"{source}: {key} must hold `key: value` lines. Got {value!r}")
-        return prepare_fields(choose_class(classes, value, key, source), value, key, source)
+        cls = choose_class(classes, value, key, source)
+        named = {"kind": cls.kind} if len(classes) > 1 else {}  # or pydantic would try the other classes too
+        return named | prepare_fields(cls, value, key, source)
     if bool not in options and isinstance(value, bool) and (float in options or int in options):
         raise UserError(f"{source}: {key} must be a number. Got {str(value).lower()}")
     if isinstance(value, str | int | float) and not isinstance(value, bool):
