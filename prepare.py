@@ -2,7 +2,7 @@
 
     python prepare.py                                        # 20,000 built-in stories -> data/stories
     python prepare.py --source stories --stories 50000 --seed 7 --out data/more-stories
-    python prepare.py --source tinystories --stories 100000  # the first 100,000 of TinyStories (2.2 GB are downloaded)
+    python prepare.py --source tinystories --stories 100000  # the first 100,000 (downloads 2.2 GB)
     python prepare.py --source shakespeare.txt               # your own: -> data/shakespeare
     python prepare.py --source train.txt --valid valid.txt --out data/mine --vocab 8192
     python prepare.py --source "books/*.txt" notes/ chats.jsonl.gz --field body --out data/mix
@@ -50,7 +50,9 @@ RECIPE_VERSION = 1  # a change here makes every folder be prepared anew
 
 @dataclass
 class Source:
-    """What is to be read: `recipe` identifies it, `train` and `valid` give pieces (valid None: split train)."""
+    """What is to be read: `recipe` identifies it, `train` and `valid` give pieces (valid None: split
+    train).
+    """
 
     name: str
     recipe: dict[str, Any] | None  # None: cannot be known beforehand (stdin)
@@ -148,7 +150,7 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-# -------------------------------------------------------------------------------------------------- what is to be read
+# ----------------------------------------------------------------------------------------- what is to be read
 
 
 def open_source(args: argparse.Namespace) -> Source:
@@ -173,7 +175,9 @@ def read_options(args: argparse.Namespace) -> ReadOptions:
 
 
 def built_in(count: int, seed: int) -> Source:
-    """The story grammar's stories. Its first stories are part of the recipe: a new grammar is a new source."""
+    """The story grammar's stories. Its first stories are part of the recipe: a new grammar is a new
+    source.
+    """
     from rostok.stories import generate_stories
 
     head = "\n".join(islice(generate_stories(count, seed), 20))
@@ -182,7 +186,9 @@ def built_in(count: int, seed: int) -> Source:
 
 
 def tinystories(count: int | None, dataset: corpora.HubDataset = corpora.TINYSTORIES) -> Source:
-    """TinyStories as its authors published it: the first `count` training stories, and the whole validation file."""
+    """TinyStories as its authors published it: the first `count` training stories, and the whole validation
+    file.
+    """
     train, valid = (corpora.fetch(dataset, file) for file in (dataset.train, dataset.valid))
     recipe = {"repo": dataset.repo, "revision": dataset.revision, "stories": count}
     return Source(
@@ -217,7 +223,9 @@ def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer |
 
 
 def existing(out: Path, recipe: str | None) -> Data | None:
-    """The data that stands in `out` when it was made by the same recipe; UserError when it is something else."""
+    """The data that stands in `out` when it was made by the same recipe; UserError when it is something
+    else.
+    """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
     if not (out / MANIFEST).is_file():
@@ -234,7 +242,7 @@ def existing(out: Path, recipe: str | None) -> Data | None:
     return data
 
 
-# ------------------------------------------------------------------------------------------------------------ the work
+# --------------------------------------------------------------------------------------------------- the work
 
 
 def prepare(
@@ -295,7 +303,9 @@ def with_bar(spool: Spool, split: str) -> Iterator[Piece]:
 
 @contextmanager
 def folder_beside(out: Path) -> Iterator[Path]:
-    """A new folder beside `out` that takes its place at the end, or goes without a trace when something fails."""
+    """A new folder beside `out` that takes its place at the end, or goes without a trace when something
+    fails.
+    """
     out.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     try:
@@ -312,7 +322,7 @@ def folder_beside(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-# --------------------------------------------------------------------------------------------------------- the summary
+# ------------------------------------------------------------------------------------------------ the summary
 
 
 def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
@@ -321,7 +331,7 @@ def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(summary, ensure_ascii=False))
     elif timing["reused"]:
         print(
-            f"{data.folder} is ready: it was made from the same text with the same options (--force makes it anew)"
+            f"{data.folder} is ready: made from the same text with the same options (--force makes it anew)"
         )
     else:
         print("\n".join(lines(summary)))
@@ -352,8 +362,9 @@ def lines(summary: dict[str, Any]) -> Iterator[str]:
             f"{name:9} {part['texts']:>11,} texts {part['tokens']:>13,} tokens {part['bytes']:>14,} bytes"
             f"  {part['bytes_per_token']:.2f} bytes a token"
         )
-    yield f"split     by {summary['split_by']}; {summary['duplicates']:,} duplicates, {summary['empty']:,} empty dropped"
-    yield f"tokenizer {summary['tokenizer']}: {summary['vocab_size']:,} ids, {summary['learn_seconds']} s to learn"
+    dropped = f"{summary['duplicates']:,} duplicates and {summary['empty']:,} empty texts dropped"
+    yield f"split     by {summary['split_by']}; {dropped}"
+    yield f"tokenizer {summary['tokenizer']}: {summary['vocab_size']:,} ids, {summary['learn_seconds']} s"
     yield f"encoding  {summary['encode_mb_per_s']} MB/s; {summary['seconds']} s in all"
     yield f"written   {summary['out']}"
 

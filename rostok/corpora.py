@@ -1,11 +1,14 @@
 """Where text comes from: files of many kinds, the TinyStories data set, and a spool that splits texts in two.
 
-    words like "books/*.txt" --find_files--> paths --read_pieces--> pieces of text --Spool.add--> one temporary file
-    spool.split(valid_share) marks each text as training, held out or duplicate; spool.pieces("train") reads them back
+    find_files      words like "books/*.txt" -> paths
+    read_pieces     path -> pieces of text
+    Spool.add       pieces -> one temporary file
+    Spool.split     every text is training, held out or a duplicate
+    Spool.pieces    "train" or "valid" -> pieces again
 
-A piece is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a file larger
-than the memory passes through. All text is UTF-8 whatever the locale, "\\r\\n" becomes "\\n", a byte order mark goes,
-and so does white space at the two ends of a text.
+A piece is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a
+file larger than the memory passes through. All text is UTF-8 whatever the locale, "\\r\\n" becomes "\\n", a
+byte order mark goes, and so does white space at the two ends of a text.
 
     file                  texts
     .txt, any other       split at lines that hold only the marker; without such a line the file is one text
@@ -31,7 +34,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -48,7 +51,9 @@ FOLDER_KINDS = (".txt", *TABLE_KINDS)  # what a folder is searched for
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files become texts. split_by: auto | marker (there must be one) | file; errors: strict | replace."""
+    """How files become texts. split_by: auto | marker (there must be one) | file; errors: strict |
+    replace.
+    """
 
     marker: str = "<|endoftext|>"
     split_by: str = "auto"
@@ -56,7 +61,7 @@ class ReadOptions:
     field: str = "text"
 
 
-# ------------------------------------------------------------------------------------------------------- finding files
+# ---------------------------------------------------------------------------------------------- finding files
 
 
 def find_files(words: Sequence[str]) -> list[Path]:
@@ -99,7 +104,7 @@ def kind(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-# ------------------------------------------------------------------------------------------------------- reading files
+# ---------------------------------------------------------------------------------------------- reading files
 
 
 def read_pieces(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Piece]:
@@ -121,18 +126,22 @@ def read_pieces(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Pi
         raise UserError(f"{path} cannot be read ({error.strerror or error})") from None
 
 
-def read_stream(file: IO[bytes], path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Piece]:
+def read_stream(
+    file: BinaryIO | gzip.GzipFile, path: Path, options: ReadOptions = ReadOptions()
+) -> Iterator[Piece]:
     """The texts of an open, unpacked stream; path's suffix says their kind, its name stands in messages."""
     blocks = decode(file, path, options.errors)
     return _table(blocks, path, options) if kind(path) in TABLE_KINDS else _plain(blocks, path, options)
 
 
-def _open(path: Path) -> IO[bytes]:
+def _open(path: Path) -> BinaryIO | gzip.GzipFile:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
 
 
-def decode(file: IO[bytes], path: Path, errors: str = "strict") -> Iterator[str]:
-    """Blocks of text out of a stream of bytes: UTF-8, no byte order mark, "\\n" for "\\r\\n" also across blocks."""
+def decode(file: BinaryIO | gzip.GzipFile, path: Path, errors: str = "strict") -> Iterator[str]:
+    """Blocks of text out of a stream of bytes: UTF-8, no byte order mark, "\\n" for "\\r\\n" also across
+    blocks.
+    """
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
     done, held = 0, ""  # bytes given to the decoder, a "\r" that waits for its "\n"
     while True:
@@ -142,9 +151,10 @@ def decode(file: IO[bytes], path: Path, errors: str = "strict") -> Iterator[str]
             text = held + decoder.decode(raw, final=not raw)
         except UnicodeDecodeError as error:
             at = done - waiting + error.start
+            byte = f"0x{error.object[error.start]:02x}"
             raise UserError(
-                f"{path}: byte 0x{error.object[error.start]:02x} at offset {at} is not UTF-8 ({error.reason}); convert "
-                f"the file (iconv -f LATIN1 -t UTF-8), or type --errors replace to put U+FFFD there"
+                f"{path}: byte {byte} at offset {at} is not UTF-8 ({error.reason}); "
+                "convert the file (iconv -f LATIN1 -t UTF-8), or type --errors replace to put U+FFFD there"
             ) from None
         if done == 0:
             text = text.removeprefix("\ufeff")
@@ -333,14 +343,16 @@ def _parquet(path: Path, options: ReadOptions) -> Iterator[Piece]:
         raise UserError(f"{path} is not a readable parquet file ({str(error).splitlines()[0]})") from None
 
 
-# ---------------------------------------------------------------------------------------------------------- splitting
+# -------------------------------------------------------------------------------------------------- splitting
 
 
 class Spool:
-    """Every text once, as UTF-8 in one temporary file, with what is needed to split it: where each lies, its digest.
+    """Every text once, as UTF-8 in one temporary file, with what is needed to split it: where each lies, its
+    digest.
 
-    Memory: 32 bytes a text. add_* fills it, `split` decides, `pieces` reads. `given_valid` marks the texts of a
-    validation file of the user's own: used as they are, and taken out of the training part where they stand in it.
+    Memory: 32 bytes a text. add_* fills it, `split` decides, `pieces` reads. `given_valid` marks the texts
+    of a validation file of the user's own: used as they are, and taken out of the training part where they
+    stand in it.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -388,7 +400,8 @@ class Spool:
         self._given = len(self)
 
     def split(self, valid_share: float) -> str:
-        """Drop exact duplicates and divide the rest; gives how: "given", "hash" or "position". Fills `ranges`.
+        """Drop exact duplicates and divide the rest; gives how: "given", "hash" or "position". Fills
+        `ranges`.
 
         Raises UserError when there is no text, or one of the two parts would be empty.
         """
@@ -443,15 +456,17 @@ class Spool:
                     else f"--valid-share {0.2 if share < 0.2 else 0.1} or --valid FILE"
                 )
                 raise UserError(
-                    f"the {part} part would be empty: {texts} texts ({self.duplicates} duplicates dropped), split by "
-                    f"{how}, share {share} held out; give more texts, or type {wish}"
+                    f"the {part} part would be empty: {texts} texts ({self.duplicates} duplicates dropped), "
+                    f"split by {how}, share {share} held out; give more texts, or type {wish}"
                 )
 
     def bytes_of(self, split: str) -> int:
         return int((self.ranges[split][:, 1] - self.ranges[split][:, 0]).sum())
 
     def pieces(self, split: str) -> Iterator[Piece]:
-        """The texts of "train" or "valid" in their order; long ones in parts, cut where no token lies across."""
+        """The texts of "train" or "valid" in their order; long ones in parts, cut where no token lies
+        across.
+        """
         for begin, end in self.ranges[split].tolist():
             if end - begin <= LONG:
                 self._file.seek(begin)
@@ -489,14 +504,16 @@ def first_of_equals(digests: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def held_out_by_hash(digests: bytes, share: float) -> np.ndarray:
-    """Which texts are held out: those whose digest, read as a fraction, is below the share. Stable for each text."""
+    """Which texts are held out: those whose digest, read as a fraction, is below the share. Stable for each
+    text.
+    """
     words = np.frombuffer(digests, dtype="<u8")[::2]
     return words < np.uint64(min(share, 1.0) * float(1 << 63)) * np.uint64(2)
 
 
-# A place where the text may be cut and encoded in two parts without changing an id: in front of a blank between a
-# letter or digit and a letter, or behind a line break between a visible sign and a letter or digit. None of the split
-# patterns (Qwen2's, gpt2, cl100k_base, o200k_base) has a match across such a place.
+# A place where the text may be cut and encoded in two parts without changing an id: in front of a blank
+# between a letter or digit and a letter, or behind a line break between a visible sign and a letter or
+# digit. None of the split patterns (Qwen2's, gpt2, cl100k_base, o200k_base) has a match across such a place.
 _BORDER = re.compile(r"(?<=[^\W_])(?= [^\W\d_])|(?<=\S\n)(?=[^\W_])")
 
 
@@ -518,7 +535,7 @@ def cut_long(blocks: Iterable[str], limit: int = 16 * LONG) -> Iterator[Piece]:
     yield rest, True
 
 
-# ------------------------------------------------------------------------------------------------------- TinyStories
+# ------------------------------------------------------------------------------------------------ TinyStories
 
 
 @dataclass(frozen=True)
@@ -555,7 +572,8 @@ TINYSTORIES = HubDataset(
 
 
 def fetch(dataset: HubDataset, file: HubFile) -> Path:
-    """The path of a file in the hub's local cache, downloaded (and resumed) if need be, size and hash checked.
+    """The path of a file in the hub's local cache, downloaded (and resumed) if need be, size and hash
+    checked.
 
     Raises UserError without network, and for a file that is not the one expected.
     """
@@ -566,8 +584,8 @@ def fetch(dataset: HubDataset, file: HubFile) -> Path:
     except Exception as error:  # the hub's client raises errors of several libraries
         reason = str(error).strip().split("\n")[0][:160]
         raise UserError(
-            f"{file.name} of {dataset.repo} could not be downloaded ({type(error).__name__}: {reason}); connect once, "
-            "or stay offline with --source stories"
+            f"{file.name} of {dataset.repo} could not be downloaded ({type(error).__name__}: {reason}); "
+            "connect once, or stay offline with --source stories"
         ) from None
     found = (path.stat().st_size, sha256_of(path))
     if found != (file.size, file.sha256):

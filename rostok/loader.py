@@ -9,12 +9,13 @@
     ids, targets = next(loader)            # int64 (8, 512) each; targets are ids shifted by one
     loader.load_state({"epoch": 0, "index": 800})
 
-A row always starts with ◆ and holds real tokens only, so every one of its targets counts. What hangs over the end of
-a row is left out for that epoch; the next epoch packs otherwise and leaves out something else. `left_out_share` says
-how much it is. Batches run on over the end of an epoch: each row of each epoch is seen exactly once.
+A row always starts with ◆ and holds real tokens only, so every one of its targets counts. What hangs over
+the end of a row is left out for that epoch; the next epoch packs otherwise and leaves out something else.
+`left_out_share` says how much it is. Batches run on over the end of an epoch: each row of each epoch is seen
+exactly once.
 
-Left out: padding, attention masks between the texts of a row, prefetching threads (reading a batch takes well under a
-millisecond).
+Left out: padding, attention masks between the texts of a row, prefetching threads (reading a batch takes
+well under a millisecond).
 """
 
 from dataclasses import dataclass
@@ -27,8 +28,8 @@ from rostok.shards import Split
 
 @dataclass(frozen=True)
 class Pieces:
-    """Where the pieces lie: `starts` position in the stream of each piece's first token behind its ◆, `lengths`
-    with the ◆ counted (2 .. context + 1)."""
+    """Where the pieces lie: `starts` position in the stream of each piece's first token behind its ◆,
+    `lengths` with the ◆ counted (2 .. context + 1)."""
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -36,7 +37,9 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Plan:
-    """One epoch: pieces order[rows[i]:rows[i + 1]] make row i; tokens counts the pieces' tokens, left-outs too."""
+    """One epoch: pieces order[rows[i]:rows[i + 1]] make row i; tokens counts the pieces' tokens, left-outs
+    too.
+    """
 
     order: np.ndarray
     rows: list[int]
@@ -47,7 +50,9 @@ class Plan:
 
 
 def cut_pieces(split: Split, context: int) -> Pieces:
-    """Cut texts of more than `context` tokens into consecutive pieces; the last one is as short as it comes."""
+    """Cut texts of more than `context` tokens into consecutive pieces; the last one is as short as it
+    comes.
+    """
     bodies = np.diff(split.starts) - 1  # tokens of each text without its ◆
     counts = np.maximum(-(-bodies // context), 1)  # pieces of each text
     text = np.repeat(np.arange(len(bodies)), counts)
@@ -76,8 +81,9 @@ def pack(order: np.ndarray, lengths: np.ndarray, width: int) -> Plan:
 class RowLoader:
     """An iterator of batches (ids, targets), int64 (batch, context) each.
 
-    batch: rows of this rank; all ranks together consume batch * world rows a step, in one global order that does not
-    depend on how they are divided. Raises UserError when the split has fewer than context + 1 tokens.
+    batch: rows of this rank; all ranks together consume batch * world rows a step, in one global order that
+    does not depend on how they are divided. Raises UserError when the split has fewer than context + 1
+    tokens.
     """
 
     def __init__(
@@ -112,7 +118,9 @@ class RowLoader:
         self.epoch, self.index = int(state["epoch"]), int(state["index"])
 
     def row(self, epoch: int, index: int) -> np.ndarray:
-        """Row `index` of an epoch, int64 (context + 1,): a pure function of the seed and these two numbers."""
+        """Row `index` of an epoch, int64 (context + 1,): a pure function of the seed and these two
+        numbers.
+        """
         if not 0 <= index < self.rows_per_epoch(epoch):
             raise IndexError(f"row {index} of {self.rows_per_epoch(epoch)}")
         row = np.empty(self.context + 1, dtype=np.int64)
@@ -138,7 +146,9 @@ class RowLoader:
         return epoch, index
 
     def _plan(self, epoch: int) -> Plan:
-        """The epoch's plan; this one and the one before are kept, a batch may lie on both sides of a border."""
+        """The epoch's plan; this one and the one before are kept, a batch may lie on both sides of a
+        border.
+        """
         if epoch not in self._plans:
             generator = np.random.Generator(np.random.PCG64([self.seed, epoch]))
             order = generator.permutation(len(self.pieces.starts))
@@ -164,8 +174,8 @@ def _fill_row(row: np.ndarray, split: Split, pieces: Pieces, members: np.ndarray
 def evaluation_rows(split: Split, context: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The first `count` rows of the split packed without shuffling (fewer if it has fewer).
 
-    Gives (ids, targets), int64 (rows, context) each: always the same for the same shards. Raises UserError when the
-    split has fewer than context + 1 tokens.
+    Gives (ids, targets), int64 (rows, context) each: always the same for the same shards. Raises UserError
+    when the split has fewer than context + 1 tokens.
     """
     _require_row(split, context)
     pieces = cut_pieces(split, context)

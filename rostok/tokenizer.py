@@ -3,12 +3,13 @@
     tokenizer = train_tokenizer(texts, vocab_size=4096)     # Hugging Face `tokenizers` learns the merges
     tokenizer.save("data/stories")                          # data/stories/tokenizer.json, Hugging Face format
     tokenizer = load_tokenizer("data/stories")              # tiktoken does the encoding and the decoding
-    tokenizer = load_tokenizer("gpt2")                      # published by name: gpt2, cl100k_base, o200k_base, ...
+    tokenizer = load_tokenizer("gpt2")                      # published: gpt2, cl100k_base, ...
 
-In our tokenizers id 0 is ◆ (`<|endoftext|>`), ids 1 to 256 are the single bytes, then come the merges in the order in
-which they were learnt. tiktoken needs nothing but that order, so a token's rank is its id. The split pattern is the one
-of Qwen2 tokenizers: an exported run keeps its ids wherever Qwen2 tokenizers are known. Qwen2's NFC normalisation is
-left out: tiktoken has none, and without it decode(encode(text)) == text for every text.
+In our tokenizers id 0 is ◆ (`<|endoftext|>`), ids 1 to 256 are the single bytes, then come the merges in the
+order in which they were learnt. tiktoken needs nothing but that order, so a token's rank is its id. The
+split pattern is the one of Qwen2 tokenizers: an exported run keeps its ids wherever Qwen2 tokenizers are
+known. Qwen2's NFC normalisation is left out: tiktoken has none, and without it decode(encode(text)) == text
+for every text.
 
 Left out: normalisers, several special tokens, any tokenizer that is not byte-level BPE.
 """
@@ -54,7 +55,9 @@ class Tokenizer:
         self._file_text = file_text
 
     def encode(self, text: str) -> list[int]:
-        """The ids of ordinary text: no ◆ is put in front, and a literal `<|endoftext|>` is only letters and signs."""
+        """The ids of ordinary text: no ◆ is put in front, and a literal `<|endoftext|>` is only letters and
+        signs.
+        """
         return self.encoding.encode_ordinary(text)
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -64,7 +67,9 @@ class Tokenizer:
     def encode_arrays(
         self, texts: Sequence[str], pool: ThreadPoolExecutor, group: int = 64
     ) -> list[np.ndarray]:
-        """As `encode_batch`, but uint32 arrays from a pool that lives on: what the shard writer needs for speed."""
+        """As `encode_batch`, but uint32 arrays from a pool that lives on: what the shard writer needs for
+        speed.
+        """
         groups = [texts[i : i + group] for i in range(0, len(texts), group)]
         return [ids for done in pool.map(self._encode_group, groups) for ids in done]
 
@@ -72,11 +77,15 @@ class Tokenizer:
         return [self.encoding.encode_to_numpy(text, disallowed_special=()) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; bytes that are not UTF-8 (half a letter) become U+FFFD. ◆ is written `<|endoftext|>`."""
+        """The text of ids; bytes that are not UTF-8 (half a letter) become U+FFFD. ◆ is written
+        `<|endoftext|>`.
+        """
         return b"".join(self._pieces[i] for i in ids).decode("utf-8", errors="replace")
 
     def piece(self, id: int) -> bytes:
-        """The bytes of one token; `<|endoftext|>` for ◆, nothing for an id that the encoding leaves unused."""
+        """The bytes of one token; `<|endoftext|>` for ◆, nothing for an id that the encoding leaves
+        unused.
+        """
         return self._pieces[id]
 
     @cached_property
@@ -87,7 +96,9 @@ class Tokenizer:
         return pieces
 
     def save(self, folder: str | Path) -> Path:
-        """Write folder/tokenizer.json: Hugging Face format, or `{"tiktoken": name}` for a published encoding."""
+        """Write folder/tokenizer.json: Hugging Face format, or `{"tiktoken": name}` for a published
+        encoding.
+        """
         path = Path(folder) / FILE_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
@@ -99,8 +110,8 @@ class Tokenizer:
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     """Learn a byte-level BPE (Gage 1994; Sennrich et al. 2016) of at most `vocab_size` ids from texts.
 
-    A small text has fewer pairs worth merging: then fewer ids come out, and `vocab_size` of the result says how many.
-    Raises UserError when vocab_size is below 257 (◆ and the 256 bytes).
+    A small text has fewer pairs worth merging: then fewer ids come out, and `vocab_size` of the result says
+    how many. Raises UserError when vocab_size is below 257 (◆ and the 256 bytes).
     """
     if vocab_size < SMALLEST_VOCABULARY:
         raise UserError(
@@ -125,7 +136,8 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def load_tokenizer(where: str | Path) -> Tokenizer:
-    """A tokenizer from its file, from a folder that holds a tokenizer.json, or from tiktoken's published names.
+    """A tokenizer from its file, from a folder that holds a tokenizer.json, or from tiktoken's published
+    names.
 
     Raises UserError for a missing or foreign file, an unknown name, and a name that cannot be downloaded.
     """
@@ -149,7 +161,9 @@ def _load_file(file: Path) -> Tokenizer:
 
 
 def _from_json(text: str, where: str) -> Tokenizer:
-    """A Tokenizer from the text of a Hugging Face tokenizer.json. Only byte-level BPE with ◆ is understood."""
+    """A Tokenizer from the text of a Hugging Face tokenizer.json. Only byte-level BPE with ◆ is
+    understood.
+    """
     data = json.loads(text)
     try:
         vocab: dict[str, int] = data["model"]["vocab"]
@@ -164,8 +178,8 @@ def _from_json(text: str, where: str) -> Tokenizer:
         ) from None
     if list(special) != [START] or data.get("normalizer") or merged != sorted(merged):
         raise UserError(
-            f"{where}: wanted {START} as the only special token, no normalizer, merges in the order of their ids; "
-            "train a tokenizer with prepare.py"
+            f"{where}: wanted {START} as the only special token, no normalizer, merges in the order of their "
+            "ids; train a tokenizer with prepare.py"
         )
     size = len(ranks) + len(special)
     encoding = tiktoken.Encoding(
@@ -196,8 +210,9 @@ def _published(name: str) -> Tokenizer:
     except (OSError, ValueError) as error:  # no network, a time-out, a file with the wrong hash
         reason = str(error).split("\n")[0][:120]
         raise UserError(
-            f"tiktoken's encoding {name} is not in its cache and could not be downloaded ({type(error).__name__}: "
-            f"{reason}); connect once, set TIKTOKEN_CACHE_DIR to a filled cache, or train your own with --vocab 4096"
+            f"tiktoken's encoding {name} is not in its cache and could not be downloaded "
+            f"({type(error).__name__}: {reason}); connect once, set TIKTOKEN_CACHE_DIR to a filled cache, or "
+            "train your own with --vocab 4096"
         ) from None
     text = json.dumps({"tiktoken": name}) + "\n"
     return Tokenizer(encoding, text, hashlib.sha256(name.encode()).hexdigest())
@@ -213,7 +228,9 @@ def _read_url(url: str) -> bytes:
 
 @contextmanager
 def _downloads_give_up():
-    """tiktoken downloads without a time-out and would wait for ever behind a silent firewall: lend it ours."""
+    """tiktoken downloads without a time-out and would wait for ever behind a silent firewall: lend it
+    ours.
+    """
     original = tiktoken.load.read_file
     tiktoken.load.read_file = _read_url
     try:
