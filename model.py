@@ -13,7 +13,9 @@ Shapes: B batch, T time, D d_model, H heads, K key-value heads, E d_head, M d_ml
 
 Initialisation
     what                            how                     why
-    embedding, qkv, gate, up, head  normal, std 0.02        logits start small: the first loss is near ln V
+    embedding, qkv, gate, up, head  normal, std 0.02        logits start small: the first loss is ln V and a little more
+                                                            (a tied head begins by guessing the token it just read;
+                                                            0.005 avoids that, yet learns slower: docs/tried.md)
     proj, down (write to residual)  zero                    each block starts as the identity, so depth costs nothing
                                                             at the first steps (as in Fixup and ReZero)
     RMSNorm gains                   one                     the norm starts as a plain norm

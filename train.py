@@ -299,7 +299,7 @@ def describe(config: TrainConfig, runtime: Runtime, model: GPT | WindowMLP, stat
         f"runtime  {runtime.reason}\n"
         f"data     {config.data.path}, vocabulary {config.model.vocab_size:,}\n"
         f"run      {config.steps:,} steps of {config.tokens_per_step:,} tokens, {begin}; "
-        f"a first loss near {math.log(config.model.vocab_size):.2f} is a coin's guess"
+        f"guessing uniformly costs {math.log(config.model.vocab_size):.2f} nats"
     )
 
 
