@@ -4,6 +4,7 @@
     model = build_model(config)
     logits = model(ids)                          # ids (B, T) int64 -> (B, T, V)
     loss = model(ids, targets)                   # targets (B, T) int64 -> mean loss, nats a token
+    cache = model.new_cache(batch)               # then model(ids, cache=cache) reads only what is new
 
 GPT is, term for term, what Hugging Face calls Qwen3: pre-RMSNorm, one RMSNorm gain over d_head on q and on k,
 then RoPE (half-split), causal attention, SwiGLU, no biases, head tied to the embedding. WindowMLP is Bengio's
@@ -119,6 +120,14 @@ def rope_tables(context: int, d_head: int, theta: float) -> tuple[Tensor, Tensor
     return angle.cos().float(), angle.sin().float()
 
 
+def rope_rows(cos: Tensor, sin: Tensor, place: "Place | None", time: int) -> tuple[Tensor, Tensor]:
+    """The tables' rows for the positions of one call: (T, E/2), or (B, 1, T, E/2) where the rows of a batch differ."""
+    if place is None:
+        return cos[:time], sin[:time]
+    cos, sin = cos[place.index], sin[place.index]
+    return (cos, sin) if cos.ndim == 2 else (cos[:, None], sin[:, None])
+
+
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn each pair (x_i, x_{i+E/2}) of (..., T, E) by its angle; the dot product then depends on distance alone."""
     first, second = x.chunk(2, dim=-1)
@@ -126,25 +135,112 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
+# ---------------------------------------------------------------------------------------------------- attention
+# The forms of one and the same sum. q (B, H, T, E); k and v (B, K, S, E), K divides H. Each is tested against the others.
+
+
+def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Every query sees the keys up to its own place (S = T): torch's fused kernel."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def attend_visible(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+    """The queries see the keys that `visible` (B or 1, 1, T, S), bool, allows; None: all of them.
+
+    Never `is_causal` here: with T != S torch aligns its triangle at the top left, and one query would see key 0 only.
+    """
+    return F.scaled_dot_product_attention(q, k, v, visible, enable_gqa=q.shape[1] != k.shape[1])
+
+
+def attend_single(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
+    """The same for a single query (T = 1), written out: on a CPU torch's fused kernel wastes most of its time there."""
+    grouped = q.view(q.shape[0], k.shape[1], -1, q.shape[3])  # (B, K, H/K, E)
+    scores = grouped @ k.transpose(2, 3) * q.shape[3] ** -0.5  # (B, K, H/K, S)
+    if visible is not None:
+        scores = scores.masked_fill(~visible, -torch.inf)
+    return (scores.softmax(-1) @ v).view_as(q)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the tokens of one call stand in a KVCache, and what they see. All the rest of a call is the same as ever."""
+
+    index: Tensor  # positions: (T,) where all rows stand equally far, else (B, T)
+    span: int  # keys looked at: positions 0 .. span-1
+    visible: Tensor | None  # (B or 1, 1, T, span), bool; None: every query sees all of them
+    first: bool  # nothing was read before: plain causal attention
+
+
+class KVCache:
+    """Keys and values of what has been read, one row a text; rows may be of different lengths.
+
+    `length` (B,) int64, on the CPU, says how many tokens each row holds. Lowering an entry forgets the tokens behind it;
+    `row(i)` and `copy(i, j)` read a text alone and hand it to other rows.
+    """
+
+    def __init__(self, keys: list[Tensor], values: list[Tensor], length: Tensor) -> None:
+        self.keys, self.values, self.length = keys, values, length  # keys: n_layer times (B, K, context, E)
+
+    def row(self, i: int) -> "KVCache":
+        """Row i as a cache of one row, on the same memory."""
+        keys, values = ([x[i : i + 1] for x in part] for part in (self.keys, self.values))
+        return KVCache(keys, values, self.length[i : i + 1])
+
+    def copy(self, source: int, target: int) -> None:
+        """Let row `target` hold what row `source` holds."""
+        n = self.length[target] = self.length[source]
+        for x in (*self.keys, *self.values):
+            x[target, :, :n] = x[source, :, :n]
+
+    def take(self, time: int) -> Place:
+        """Book the next `time` positions of every row. Raises ValueError when a row would grow past the context."""
+        starts, capacity, device = self.length.tolist(), self.keys[0].shape[2], self.keys[0].device
+        shortest, longest = min(starts), max(starts)
+        span = longest + time
+        if span > capacity:
+            raise ValueError(f"the model sees at most {capacity} tokens. Got {span}; read a shorter window anew")
+        ragged = shortest != longest
+        index = torch.arange(time) + (self.length[:, None] if ragged else longest)  # (T,) or (B, T)
+        index, visible = index.to(device), None
+        if ragged or time > 1:
+            visible = torch.arange(span, device=device) <= index[..., None]  # (T, S) or (B, T, S)
+            visible = visible.view(-1, 1, time, span)
+        self.length += time
+        return Place(index, span, visible, longest == 0)
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, place: Place) -> Tensor:
+        """Store k and v of the new tokens, then let their q look at all that their row holds. (B, H, T, E)."""
+        for store, new in ((self.keys[layer], k), (self.values[layer], v)):
+            if place.index.ndim == 1:
+                store.index_copy_(2, place.index, new)
+            else:
+                rows = torch.arange(len(store), device=store.device)[:, None]
+                store[rows, :, place.index] = new.transpose(1, 2)  # (B, T, K, E)
+        if place.first:
+            return attend_causal(q, k, v)
+        form = attend_single if q.shape[2] == 1 and q.device.type == "cpu" else attend_visible
+        return form(q, self.keys[layer][:, :, : place.span], self.values[layer][:, :, : place.span], place.visible)
+
+
 class Attention(nn.Module):
     """Causal multi-head attention with QK-norm and RoPE; heads of one layer share the two norm gains."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig, layer: int) -> None:
         super().__init__()
+        self.layer = layer
         self.n_head, self.n_kv_head, self.d_head = config.n_head, config.kv_heads, config.d_head
         self.qkv = nn.Linear(config.d_model, (self.n_head + 2 * self.n_kv_head) * self.d_head, bias=False)
         self.q_norm = RMSNorm(self.d_head, config.norm_eps)
         self.k_norm = RMSNorm(self.d_head, config.norm_eps)
         self.proj = nn.Linear(self.n_head * self.d_head, config.d_model, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None) -> Tensor:
         batch, time, _ = x.shape
         heads = (self.n_head, self.n_kv_head, self.n_kv_head)
         q, k, v = self.qkv(x).view(batch, time, -1, self.d_head).transpose(1, 2).split(heads, dim=1)
         q = apply_rope(self.q_norm(q), cos, sin)  # (B, H, T, E)
         k = apply_rope(self.k_norm(k), cos, sin)  # (B, K, T, E)
-        grouped = self.n_kv_head != self.n_head
-        z = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=grouped)  # (B, H, T, E)
+        z = cache.attend(self.layer, q, k, v, place) if cache and place else attend_causal(q, k, v)  # (B, H, T, E)
         return self.proj(z.transpose(1, 2).reshape(batch, time, -1))  # (B, T, D)
 
 
@@ -164,15 +260,15 @@ class MLP(nn.Module):
 class Block(nn.Module):
     """One layer: attention moves information between positions, the MLP works on each position alone."""
 
-    def __init__(self, config: GPTConfig) -> None:
+    def __init__(self, config: GPTConfig, layer: int) -> None:
         super().__init__()
         self.attn_norm = RMSNorm(config.d_model, config.norm_eps)
-        self.attn = Attention(config)
+        self.attn = Attention(config, layer)
         self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        x = x + self.attn(self.attn_norm(x), cos, sin)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None) -> Tensor:
+        x = x + self.attn(self.attn_norm(x), cos, sin, cache, place)
         return x + self.mlp(self.mlp_norm(x))
 
 
@@ -183,7 +279,7 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.embed = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.blocks = nn.ModuleList(Block(config, layer) for layer in range(config.n_layer))
         self.final_norm = RMSNorm(config.d_model, config.norm_eps)
         self.head = None if config.tied else nn.Linear(config.d_model, config.vocab_size, bias=False)
         cos, sin = rope_tables(config.context, config.d_head, config.rope_theta)
@@ -201,22 +297,44 @@ class GPT(nn.Module):
             else:
                 nn.init.normal_(parameter, std=0.02, generator=generator)
 
-    def forward(self, ids: Tensor, targets: Tensor | None = None) -> Tensor:
+    def forward(
+        self, ids: Tensor, targets: Tensor | None = None, cache: KVCache | None = None, last: bool = False
+    ) -> Tensor:
         """ids (B, T) int64 -> logits (B, T, V); with targets (B, T) the mean loss in nats a token (scalar).
 
-        Raises ValueError when T is longer than `config.context`.
+        With a cache the ids go on from what its rows hold, in chunks of any size. With `last` only the logits of the
+        last position are made, (B, 1, V). Raises ValueError when a text would be longer than `config.context`.
         """
         time = ids.shape[1]
         if time > self.config.context:
             raise ValueError(
                 f"the model sees at most {self.config.context} tokens. Got {time}; shorten the text"
             )
+        place = cache.take(time) if cache else None
+        return self.run(ids, targets, cache, place, last)
+
+    def run(
+        self, ids: Tensor, targets: Tensor | None, cache: KVCache | None, place: Place | None, last: bool
+    ) -> Tensor:
+        """The arithmetic of `forward`: what torch.compile may take as one piece."""
         x = self.embed(ids)  # (B, T, D)
-        cos, sin = self.cos[:time], self.sin[:time]
+        cos, sin = rope_rows(self.cos, self.sin, place, ids.shape[1])
         for block in self.blocks:
-            x = block(x, cos, sin)
-        head = self.embed.weight if self.head is None else self.head.weight
-        return head_or_loss(self.final_norm(x), head, targets)
+            x = block(x, cos, sin, cache, place)
+        x = self.final_norm(x[:, -1:] if last else x)
+        logits = F.linear(x, self.embed.weight) if self.head is None else self.head(x)  # (B, T, V)
+        return logits if targets is None else mean_loss(logits, targets)
+
+    def new_cache(self, batch: int) -> KVCache:
+        """An empty cache for `batch` texts of up to `config.context` tokens."""
+        shape = (batch, self.config.kv_heads, self.config.context, self.config.d_head)
+        keys, values = ([self.embed.weight.new_zeros(shape) for _ in self.blocks] for _ in range(2))
+        return KVCache(keys, values, torch.zeros(batch, dtype=torch.int64))
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that one text may have."""
+        return self.config.context
 
     def parameter_groups(self) -> dict[str, int]:
         """Parameters by group. A tied head is counted once, as the embedding."""
@@ -244,13 +362,31 @@ class WindowMLP(nn.Module):
         nn.init.zeros_(self.hidden.bias)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, ids: Tensor, targets: Tensor | None = None) -> Tensor:
-        """ids (B, T) int64 -> logits (B, T, V); with targets the mean loss. Before the text's start stands ◆."""
-        window = self.config.window
-        padded = F.pad(ids, (window - 1, 0), value=self.config.start_id)  # (B, T + window - 1)
-        x = self.embed(padded).unfold(1, window, 1)  # (B, T, d_embed, window), oldest first
-        x = x.transpose(2, 3).reshape(*ids.shape, -1)  # (B, T, window * d_embed)
-        return head_or_loss(F.gelu(self.hidden(x)), self.head.weight, targets, self.head.bias)
+    def forward(
+        self, ids: Tensor, targets: Tensor | None = None, cache: "WindowCache | None" = None, last: bool = False
+    ) -> Tensor:
+        """ids (B, T) int64 -> logits (B, T, V); with targets the mean loss. Before the text's start stands ◆.
+
+        `cache` and `last` are as in GPT.forward; a text may be of any length.
+        """
+        window, start = self.config.window, self.config.start_id
+        ids = F.pad(ids, (window - 1, 0), value=start) if cache is None else cache.take(ids, window, start)
+        if last:
+            ids = ids[:, -window:]
+        x = self.embed(ids).unfold(1, window, 1)  # (B, T, d_embed, window), oldest first
+        x = x.transpose(2, 3).flatten(2)  # (B, T, window * d_embed)
+        logits = self.head(F.gelu(self.hidden(x)))
+        return logits if targets is None else mean_loss(logits, targets)
+
+    def new_cache(self, batch: int) -> "WindowCache":
+        """An empty cache for `batch` texts of any length."""
+        ids = torch.zeros(batch, 2 * self.config.window, dtype=torch.int64, device=self.embed.weight.device)
+        return WindowCache(ids, torch.zeros(batch, dtype=torch.int64))
+
+    @property
+    def limit(self) -> int | None:
+        """The most tokens that one text may have: any number."""
+        return None
 
     def parameter_groups(self) -> dict[str, int]:
         """Parameters by group; the first layer is window * d_embed * d_hidden weights and d_hidden biases."""
@@ -262,11 +398,34 @@ class WindowMLP(nn.Module):
         }
 
 
-def head_or_loss(x: Tensor, weight: Tensor, targets: Tensor | None, bias: Tensor | None = None) -> Tensor:
-    """The last step of both models: logits (B, T, V), or the mean cross-entropy in float32."""
-    logits = F.linear(x, weight, bias)
-    if targets is None:
-        return logits
+class WindowCache:
+    """What WindowMLP still needs of its texts: the last ids of each row, position p in slot p % slots.
+
+    Same use as KVCache. Twice as many slots as the window, so that a token may be written and forgotten again.
+    """
+
+    def __init__(self, ids: Tensor, length: Tensor) -> None:
+        self.ids, self.length = ids, length  # (B, slots) and (B,), int64
+
+    def row(self, i: int) -> "WindowCache":
+        return WindowCache(self.ids[i : i + 1], self.length[i : i + 1])
+
+    def copy(self, source: int, target: int) -> None:
+        self.ids[target], self.length[target] = self.ids[source], self.length[source]
+
+    def take(self, ids: Tensor, window: int, start_id: int) -> Tensor:
+        """Store the new ids (B, T); give them with the window - 1 ids before them, (B, window - 1 + T)."""
+        slots, time = self.ids.shape[1], ids.shape[1]
+        before = (self.length[:, None] + torch.arange(1 - window, 0)).to(ids.device)
+        old = self.ids.gather(1, before % slots).masked_fill(before < 0, start_id)
+        new = (self.length[:, None] + torch.arange(time)).to(ids.device) % slots
+        self.ids.scatter_(1, new[:, -slots:], ids[:, -slots:])
+        self.length += time
+        return torch.cat((old, ids), dim=1)
+
+
+def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """The mean cross-entropy of logits (B, T, V) at targets (B, T), in float32, nats a token."""
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 

@@ -1,0 +1,473 @@
+"""Let a trained run write: stream its text, weigh its choices, talk to it.
+
+    python sample.py checkpoints/quickstart --prompt "Once upon a time"
+    python sample.py checkpoints/quickstart --samples 4 --temperature 1 --top-p 0.95 --seed 7
+    python sample.py checkpoints/quickstart --prompt-file prompts.txt --json > texts.jsonl      # - reads stdin
+    python sample.py checkpoints/quickstart --prompt "One day" --tokens 12 --top-tokens 10      # what it weighed
+    python sample.py checkpoints/quickstart --prompt "One day" --compare checkpoints/window-mlp # beside another's
+    python sample.py checkpoints/quickstart --interactive
+
+A run is a run folder (its best step), a step folder, RUN/latest or RUN/best. Text goes to stdout, remarks to stderr.
+All settings are explained in docs/sampling.md.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rostok.errors import UserError, run_main
+
+if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
+    from rostok.checkpoint import Run
+    from rostok.generate import Choice, Reader, Sampling, Token
+
+COLOURS = {"prompt": "\033[2m", "chosen": "\033[1m", "end": "\033[0m"}
+HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /quit; other lines are text to go on from"
+
+
+# ---------------------------------------------------------------------------------------------------- the command line
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("run", help="a run folder, a step folder, RUN/latest or RUN/best")
+    add("--prompt", metavar="TEXT", help="what the text begins with (default: nothing)")
+    add("--prompt-file", metavar="FILE", help="many prompts: one a line, or .jsonl with strings or {prompt}; - is stdin")
+    add("--interactive", action="store_true", help="write together, line by line")
+    add("--samples", type=whole(1), default=1, metavar="N", help="texts for each prompt (1)")
+    add("--tokens", type=whole(0), default=200, metavar="N", help="new tokens at most (200)")
+    add("--temperature", type=float, default=0.8, help="0 takes the likeliest token (0.8)")
+    add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest; 0 is off (0)")
+    add("--top-p", type=float, default=1.0, metavar="P", help="choose among those that sum to P; 1 is off (1)")
+    add("--min-p", type=float, default=0.0, metavar="P", help="drop those below P times the likeliest; 0 is off (0)")
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help="above 1 avoids what is there; 1 is off (1)")
+    add("--seed", type=int, default=0, help="the same seed gives the same texts (0)")
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
+    add("--past", choices=("roll", "stop"), default="roll", help="past the context: a shorter window, or stop (roll)")
+    add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
+    add("--top-tokens", type=whole(0), metavar="N", help="show the N likeliest tokens at every step")
+    add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
+    add("--batch", type=whole(1), default=16, metavar="N", help="texts written at a time (16)")
+    add("--no-cache", action="store_true", help="read everything anew for each token: slow, the same text")
+    add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+    options = parser.parse_args(argv)
+    if sum((options.prompt is not None, options.prompt_file is not None, options.interactive)) > 1:
+        parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
+    if options.interactive and (options.json or options.compare or options.top_tokens or options.samples > 1):
+        parser.error("--interactive goes without --json, --compare, --top-tokens and --samples")
+    return options
+
+
+def whole(least: int) -> Any:
+    """An argparse type: a whole number of at least `least`."""
+
+    def convert(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if number < least:
+            raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more. Got {text!r}")
+        return number
+
+    return convert
+
+
+def read_prompts(options: argparse.Namespace) -> list[str]:
+    """The prompts that were asked for. Raises UserError for a file that cannot be read."""
+    if options.prompt_file is None:
+        return [options.prompt or ""]
+    name = options.prompt_file
+    try:
+        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        lines = data.decode("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError, ValueError) as error:
+        raise UserError(f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line") from None
+    if name.endswith(".jsonl"):
+        lines = [json_prompt(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    if not lines:
+        raise UserError(f"{name} holds no prompt; wanted one a line")
+    return lines
+
+
+def json_prompt(line: str, where: str) -> str:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    prompt = record.get("prompt") if isinstance(record, dict) else record
+    if not isinstance(prompt, str):
+        raise UserError(f'{where}: wanted a JSON string or {{"prompt": "..."}}. Got {line[:60]!r}')
+    return prompt
+
+
+# ---------------------------------------------------------------------------------------------------- models
+
+
+def open_run(path: str, options: argparse.Namespace) -> "Run":
+    from model import build_model
+    from rostok.checkpoint import load_run
+    from rostok.runtime import choose_device
+
+    return load_run(path, build_model, device=choose_device(options.device)[0].type)
+
+
+def sampling_of(options: argparse.Namespace) -> "Sampling":
+    from rostok.generate import Sampling
+
+    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
+    return Sampling(**{name: getattr(options, name) for name in names})
+
+
+def prompt_ids(run: "Run", prompt: str) -> list[int]:
+    return [run.tokenizer.start_id, *run.tokenizer.encode(prompt)]
+
+
+def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
+    """A Reader that says on stderr, once, that a text has outgrown the context."""
+    from rostok.generate import Reader
+
+    said = False
+
+    def notice(_row: int, shown: int) -> None:
+        nonlocal said
+        if not said:
+            print(
+                f"note: the text is longer than the context of {run.model.limit} tokens; the model now sees "
+                f"its first token and the last {shown - 1} (--past stop ends there)",
+                file=sys.stderr,
+            )
+        said = True
+
+    return Reader(run.model, rows, options.past, not options.no_cache, notice=notice)  # pyright: ignore[reportArgumentType]
+
+
+# ---------------------------------------------------------------------------------------------------- writing
+
+
+@dataclass
+class Writing:
+    """One text in the making: what `--json` prints of it, and what else is needed on the way."""
+
+    prompt: str
+    sample: int
+    ids: list[int] = field(default_factory=list)
+    text: str = ""
+    finish: str = "length"
+    tokens: "list[Token]" = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def write(
+    run: "Run", options: argparse.Namespace, prompts: Sequence[str], first: int, show: Any = None
+) -> list[Writing]:
+    """One batch: continue every prompt, sample numbers from `first`. `show(writing, token, new text)` sees each token."""
+    from rostok.generate import TextStream, stream
+
+    tokenizer = run.tokenizer
+    reader = make_reader(run, [prompt_ids(run, prompt) for prompt in prompts], options)
+    writings = [Writing(prompt, first + i) for i, prompt in enumerate(prompts)]
+    texts = [TextStream(tokenizer.piece, options.stop) for _ in prompts]
+    fresh = [""] * len(prompts)
+
+    def stopped(row: int, id: int) -> bool:
+        fresh[row] = texts[row].push(id)
+        return texts[row].stopped
+
+    top = options.top_tokens or (0 if options.json else None)
+    started = time.perf_counter()
+    tokens = stream(
+        reader, sampling_of(options), options.tokens, options.seed, first, tokenizer.start_id, top, stopped
+    )
+    for token in tokens:
+        writing, new = writings[token.row], fresh[token.row]
+        fresh[token.row] = ""
+        if token.id >= 0:
+            writing.ids.append(token.id)
+            writing.tokens.append(token)
+        if token.finish:
+            new += texts[token.row].close()
+            writing.finish, writing.seconds = token.finish, time.perf_counter() - started
+        writing.text += new
+        if show:
+            show(writing, token, new)
+    return writings
+
+
+def record(run: "Run", writing: Writing, options: argparse.Namespace) -> dict[str, Any]:
+    """What `--json` says of one text. Log-probabilities are the model's own, in nats, before any filter."""
+    piece = run.tokenizer.piece
+    result: dict[str, Any] = {
+        "prompt": writing.prompt,
+        "text": writing.text,
+        "finish": writing.finish,
+        "seed": options.seed,
+        "sample": writing.sample,
+        "ids": writing.ids,
+        "pieces": [show_piece(piece(id)) for id in writing.ids],
+        "logprobs": [round(token.logprob, 6) for token in writing.tokens],
+        "seconds": round(writing.seconds, 4),
+        "tokens_per_second": round(len(writing.ids) / max(writing.seconds, 1e-9), 1),
+    }
+    if options.top_tokens:
+        result["top"] = [
+            [
+                {"id": c.id, "piece": show_piece(piece(c.id)), "logprob": round(c.logprob, 6), "share": round(c.share, 6)}
+                for c in token.top
+            ]
+            for token in writing.tokens
+        ]
+    return result
+
+
+def show_piece(piece: bytes) -> str:
+    """A token's bytes as text; what is not UTF-8 by itself is written \\xNN."""
+    return piece.decode("utf-8", errors="backslashreplace")
+
+
+# ---------------------------------------------------------------------------------------------------- showing
+
+
+def paint(text: str, colour: str) -> str:
+    """Colours only on a terminal."""
+    return f"{COLOURS[colour]}{text}{COLOURS['end']}" if text and sys.stdout.isatty() else text
+
+
+def put(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def batches(prompts: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
+    """(number of the first sample, prompts) of each batch: every prompt `samples` times, `batch` at a time."""
+    total = len(prompts) * options.samples
+    for first in range(0, total, options.batch):
+        yield first, [prompts[i // options.samples] for i in range(first, min(first + options.batch, total))]
+
+
+def print_texts(run: "Run", options: argparse.Namespace, prompts: Sequence[str]) -> None:
+    """A single text as it comes; several one after the other, each under a line that numbers it."""
+    alone = len(prompts) * options.samples == 1
+    for first, part in batches(prompts, options):
+        if alone:
+            put(paint(part[0], "prompt"))
+            [writing] = write(run, options, part, first, lambda _writing, _token, new: put(new))
+            put("\n")
+            remark(writing)
+            return
+        for writing in write(run, options, part, first):
+            put(f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{writing.text}\n")
+
+
+def remark(writing: Writing) -> None:
+    why = {"end": "the model ended the text", "stop": "a stop text came", "length": "--tokens reached"}
+    why["context"] = "the context is full (--past roll goes on)"
+    rate = len(writing.ids) / max(writing.seconds, 1e-9)
+    print(f"[{len(writing.ids)} tokens, {rate:.0f} a second; {why[writing.finish]}]", file=sys.stderr)
+
+
+def print_json(run: "Run", options: argparse.Namespace, prompts: Sequence[str]) -> None:
+    for first, part in batches(prompts, options):
+        for writing in write(run, options, part, first):
+            put(json.dumps(record(run, writing, options), ensure_ascii=False) + "\n")
+
+
+# ---------------------------------------------------------------------------------------------------- learners' tables
+
+
+def print_choices(run: "Run", options: argparse.Namespace, prompts: Sequence[str], other: "Run | None") -> None:
+    """Every step's likeliest tokens: what the model thinks, what the filters leave, and what another run thinks."""
+    for first, part in batches(prompts, options):
+        for i, prompt in enumerate(part):
+            watcher = Watcher(other, prompt, options) if other else None
+            put(f"--- {first + i + 1}: {json.dumps(prompt, ensure_ascii=False)}\n")
+            step = 0
+
+            def show(_writing: Writing, token: "Token", _new: str, watcher: "Watcher | None" = watcher) -> None:
+                nonlocal step
+                step += 1
+                if token.id >= 0:
+                    put(step_table(run, token, step, watcher))
+
+            [writing] = write(run, options, [prompt], first + i, show)
+            put(f"{paint(prompt, 'prompt')}{writing.text}\n")
+
+
+class Watcher:
+    """Another run that reads along and says what it would have written."""
+
+    def __init__(self, run: "Run", prompt: str, options: argparse.Namespace) -> None:
+        self.name, self.top = run.folder.name, options.top_tokens
+        self.reader = make_reader(run, [prompt_ids(run, prompt)], replace_past(options))
+
+    def follow(self, id: int) -> "tuple[float, tuple[Choice, ...]]":
+        """The log-probability this run gives the chosen token, and its own likeliest ones."""
+        import torch
+
+        from rostok.generate import weigh
+
+        with torch.inference_mode():
+            logits = self.reader.next_logits()[0].float()
+        self.reader.append(0, id)
+        seen = weigh(logits, logits, id, self.top)
+        return seen["logprob"], seen["top"]
+
+
+def replace_past(options: argparse.Namespace) -> argparse.Namespace:
+    """A run that only reads along always rolls."""
+    return argparse.Namespace(**{**vars(options), "past": "roll"})
+
+
+def step_table(run: "Run", token: "Token", step: int, watcher: "Watcher | None") -> str:
+    """The lines of one step; `>` marks the token that was chosen."""
+    import math
+
+    name = lambda id: json.dumps(show_piece(run.tokenizer.piece(id)), ensure_ascii=False)  # noqa: E731
+    logprob, theirs = watcher.follow(token.id) if watcher else (0.0, ())
+    head = f"step {step}: {paint(name(token.id), 'chosen')}, the model gave it {math.exp(token.logprob):.1%}"
+    lines = [head + (f", {watcher.name} {math.exp(logprob):.1%}" if watcher else "")]
+    lines.append("     model  filtered  token" + (" " * 19 + f"{watcher.name}" if watcher else ""))
+    for rank, choice in enumerate(token.top):
+        mark = ">" if choice.id == token.id else " "
+        kept = f"{choice.share:8.1%}" if choice.share else "       -"
+        line = f"  {mark} {math.exp(choice.logprob):6.1%}  {kept}  {name(choice.id)}"
+        if rank < len(theirs):
+            line = f"{line:<46} {math.exp(theirs[rank].logprob):6.1%}  {name(theirs[rank].id)}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+# ---------------------------------------------------------------------------------------------------- interactive
+
+
+class Session:
+    """A text that a person and the model write in turn. What was read stays in the cache."""
+
+    def __init__(self, run: "Run", options: argparse.Namespace) -> None:
+        self.run, self.options = run, options
+        self.reader = make_reader(run, [[run.tokenizer.start_id]], options)
+        self.marks: list[int] = []  # length of the text before each turn
+        self.turn = 0
+        self.writing = False
+
+    def answer(self, line: str) -> bool:
+        """Do what one line says. False ends the session. Raises UserError for a command that cannot be done."""
+        if not line.startswith("/"):
+            self.writing = True
+            self.go_on(line)
+            self.writing = False
+            return True
+        name, _, value = line[1:].partition(" ")
+        key = {"temp": "temperature"}.get(name, name).replace("-", "_")
+        if name == "quit":
+            return False
+        if name == "undo":
+            self.undo()
+        elif name == "new":
+            self.reader.cut(0, 1)
+            self.marks.clear()
+        elif key in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "tokens", "seed"):
+            self.set(key, value.strip())
+        else:
+            print(HELP, file=sys.stderr)
+        return True
+
+    def set(self, key: str, value: str) -> None:
+        kind = type(getattr(self.options, key))
+        try:
+            changed = argparse.Namespace(**{**vars(self.options), key: kind(value)})
+        except ValueError:
+            raise UserError(f"/{key} wants a number. Got {value!r}") from None
+        if changed.tokens < 0:
+            raise UserError(f"/tokens must be 0 or more. Got {value}")
+        sampling_of(changed)
+        self.options = changed
+        if key == "seed":
+            self.turn = 0
+
+    def undo(self) -> None:
+        if not self.marks:
+            raise UserError("there is nothing to undo")
+        self.reader.cut(0, self.marks.pop())
+
+    def go_on(self, line: str) -> None:
+        from rostok.generate import TextStream, stream
+
+        tokenizer, options = self.run.tokenizer, self.options
+        self.marks.append(len(self.reader.rows[0]))
+        self.reader.append(0, *tokenizer.encode(line))
+        text = TextStream(tokenizer.piece, options.stop)
+
+        def stopped(_row: int, id: int) -> bool:
+            put(text.push(id))
+            return text.stopped
+
+        tokens = stream(
+            self.reader, sampling_of(options), options.tokens, options.seed, self.turn, tokenizer.start_id, None, stopped
+        )
+        put(paint(line, "prompt"))
+        for token in tokens:
+            if token.finish == "end":
+                del self.reader.rows[0][-1]  # so that the next line goes on with this text
+            if token.finish == "context":
+                print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)
+        put(text.close() + "\n")
+        self.turn += 1
+
+
+def interact(run: "Run", options: argparse.Namespace) -> None:
+    session = Session(run, options)
+    print(HELP, file=sys.stderr)
+    while True:
+        try:
+            line = input("> " if sys.stdin.isatty() else "")
+            if not session.answer(line):
+                return
+        except UserError as error:
+            print(f"error: {error}", file=sys.stderr)
+        except EOFError:
+            return
+        except KeyboardInterrupt:  # ends the text that is being written; at the prompt it ends the session
+            session.reader.forget(0)
+            put("\n")
+            if not session.writing:
+                return
+            session.writing = False
+
+
+# ---------------------------------------------------------------------------------------------------- main
+
+
+def main(argv: Sequence[str]) -> int:
+    options = parse(argv)
+    prompts = [] if options.interactive else read_prompts(options)
+    sampling_of(options)
+    run = open_run(options.run, options)
+    other = open_run(options.compare, options) if options.compare else None
+    if other and other.tokenizer.sha256 != run.tokenizer.sha256:
+        raise UserError(
+            f"{options.compare} has another tokenizer than {options.run}; --compare needs two runs on the same data"
+        )
+    if other and not options.top_tokens:
+        options.top_tokens = 5
+    if options.interactive:
+        interact(run, options)
+    elif options.json:
+        print_json(run, options, prompts)
+    elif options.top_tokens:
+        print_choices(run, options, prompts, other)
+    else:
+        print_texts(run, options, prompts)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main(main))
