@@ -1,17 +1,18 @@
 """Attention and the whole GPT in NumPy, every step by name and in the order a reader would do it by hand.
 
-Nothing here shares code with model.py, so that each proves the other: the tests hold the logits of the two equal.
+Nothing here shares code with model.py, so that each proves the other: the tests hold their logits equal.
 
     weights = load_weights("checkpoints/rostok/latest/model.safetensors")
     trace = {}
     logits = forward(weights, {"n_layer": 8, "n_head": 6}, [0, 17, 4, 250], trace)
     trace["blocks.5.attn.pattern"][3]            # layer 6, head 4: a (T, T) map whose rows sum to 1
 
-The file climbs from the arithmetic to the model: softmax -> one head -> many heads -> one step with a cache ->
-the norm, the rotation and the MLP -> forward(). It leaves out batches, dropout, training and speed.
+The file climbs from the arithmetic to the model: softmax -> one head -> many heads -> one step with a cache
+-> the norm, the rotation and the MLP -> forward(). It leaves out batches, dropout, training and speed.
 Only numpy and safetensors are imported.
 
-Shapes: T time (tokens), S keys when they are not T, D d_model, H heads, G key/value heads, E d_head, M d_mlp, V vocab.
+Shapes: T time (tokens), S keys where they are more than T, D d_model, H heads, G key/value heads, E d_head,
+M d_mlp, V vocab.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,7 @@ Mask = Array | str | None  # None: all open; "causal"; or booleans, True where a
 Cache = list[tuple[Array, Array]]  # one (k, v) a layer, each (G, tokens so far, E)
 
 
-# ---- attention, one head -------------------------------------------------------------------------------------
+# ---- attention, one head -----------------------------------------------------------------------------------
 
 
 def softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
@@ -48,7 +49,7 @@ def softmax(scores: npt.ArrayLike, axis: int = -1) -> Array:
 
 
 def causal_mask(n: int, m: int | None = None, past: int = 0) -> Array:
-    """Booleans (n, m), True where query t may see key j: j <= t + past. `past` = keys that came before query 0.
+    """Booleans (n, m), True where query t may see key j: j <= t + past. `past` counts keys before query 0.
 
     With past=0 and n != m the mask is aligned at the top left, as torch's `is_causal` is.
 
@@ -117,7 +118,7 @@ def _open(mask: Mask, n: int, m: int) -> Array:
     return mask
 
 
-# ---- many heads, two texts, a cache --------------------------------------------------------------------------
+# ---- many heads, two texts, a cache ------------------------------------------------------------------------
 
 
 def split_heads(x: npt.ArrayLike, n_head: int) -> Array:
@@ -145,8 +146,9 @@ def multi_head(
 ) -> tuple[Array, Array]:
     """Self-attention of x (T, D) in `n_head` heads: (output (T, H*E or D), weights (H, T, T)).
 
-    Matrices multiply from the right, as the texts write them: w_q (D, H*E), w_k and w_v (D, G*E), w_o (H*E, D).
-    With n_kv_head = G < H, each group of H/G query heads shares one key and value (grouped queries, Ainslie et al. 2023).
+    Matrices multiply from the right, as the texts write them: w_q (D, H*E), w_k, w_v (D, G*E), w_o (H*E, D).
+    With n_kv_head = G < H, each group of H/G query heads shares one key and value (grouped queries,
+    Ainslie et al. 2023).
     """
     x, groups = np.asarray(x), n_kv_head or n_head
     if n_head % groups:
@@ -169,7 +171,7 @@ def cross_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    """Queries from one sequence (n, D1), keys and values from another (m, D2): (output (n, d_v), weights (n, m))."""
+    """Queries from one text (n, D1), keys and values from another (m, D2): output (n, d_v), weights (n, m)."""
     kv = np.asarray(kv_source)
     return attention(
         np.asarray(q_source) @ np.asarray(w_q), kv @ np.asarray(w_k), kv @ np.asarray(w_v), scale=scale
@@ -179,9 +181,9 @@ def cross_attention(
 def cached_step(
     q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, cache: tuple[Array, Array] | None = None
 ) -> tuple[Array, tuple[Array, Array]]:
-    """One or more new tokens with the keys and values of all earlier ones kept: (output (..., n, d_v), the longer cache).
+    """New tokens q, k, v (..., n, E), keys and values of the earlier ones kept: (output, the longer cache).
 
-    New queries see all of the past and, among the new tokens, themselves and what stands before. q, k, v (..., n, E).
+    A new query sees all of the past and, among the new tokens, itself and what stands before it.
     """
     k, v = np.asarray(k), np.asarray(v)
     past = 0
@@ -192,7 +194,7 @@ def cached_step(
     return output, (k, v)
 
 
-# ---- the other pieces of a block -----------------------------------------------------------------------------
+# ---- the other pieces of a block ---------------------------------------------------------------------------
 
 
 def rms_norm(x: npt.ArrayLike, gain: npt.ArrayLike | float = 1.0, eps: float = 1e-6) -> Array:
@@ -228,12 +230,12 @@ def swiglu(x: npt.ArrayLike, gate: npt.ArrayLike, up: npt.ArrayLike, down: npt.A
 
 
 def score_bound(q_gain: npt.ArrayLike, k_gain: npt.ArrayLike) -> float:
-    """The largest |score| that QK-norm allows: sqrt(E) * max|q_gain| * max|k_gain|. Rotation keeps lengths."""
+    """The largest |score| that QK-norm allows: sqrt(E) * max|q_gain| * max|k_gain|; RoPE keeps lengths."""
     q_gain, k_gain = np.asarray(q_gain), np.asarray(k_gain)
     return float(np.sqrt(q_gain.shape[-1]) * np.abs(q_gain).max() * np.abs(k_gain).max())
 
 
-# ---- the whole model -----------------------------------------------------------------------------------------
+# ---- the whole model ---------------------------------------------------------------------------------------
 
 
 def load_weights(path: str | Path, dtype: npt.DTypeLike = np.float32) -> dict[str, Array]:
@@ -252,9 +254,9 @@ def forward(
     cache: Cache | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> Array:
-    """Token ids (T,) -> logits (T, V), in the dtype of the weights. `config` is model.py's, or a mapping with the same names.
+    """Token ids (T,) -> logits (T, V), in the dtype of the weights. `config` is model.py's or a mapping like it.
 
-    Steps go into `trace` under these names (all of them, or those for which keep(name) is true), L = 0, 1, ...:
+    Steps go into `trace` under these names (all, or those for which keep(name) is true), L = 0, 1, ...:
 
         embed, blocks.L.resid_pre                (T, D)     the stream that enters the block
         blocks.L.attn.norm                       (T, D)     RMSNorm of it
@@ -264,7 +266,7 @@ def forward(
         blocks.L.attn.dots, scaled, scores       (H, T, S)  q.k; divided by sqrt(E); -inf in the future
         blocks.L.attn.pattern                    (H, T, S)  softmax: the weights
         blocks.L.attn.z                          (H, T, E)  the mixture of values
-        blocks.L.attn.result                     (H, T, D)  what each head adds to the stream: z times its slice of proj
+        blocks.L.attn.result                     (H, T, D)  what each head adds to the stream
         blocks.L.attn.out, blocks.L.resid_mid    (T, D)     the sum of heads; the stream after it
         blocks.L.mlp.norm                        (T, D)
         blocks.L.mlp.pre, up, post               (T, M)     gate before silu; up; silu(gate) * up
@@ -272,7 +274,7 @@ def forward(
         final_norm                               (T, D)
         logits                                   (T, V)
 
-    With `cache` (start with an empty list and keep passing it) ids are the NEW tokens only, and S counts old ones too.
+    With `cache` (start with an empty list, keep passing it) ids are the NEW tokens; S counts old ones too.
     """
     ids = np.asarray(ids)
     if ids.ndim != 1 or ids.size == 0:
@@ -323,7 +325,7 @@ def _attend(
     n_kv_head = setting("n_kv_head", None) or n_head
     if w["attn.qkv.weight"].shape[0] != (n_head + 2 * n_kv_head) * d_head:
         raise ValueError(
-            f"qkv weight {w['attn.qkv.weight'].shape} does not fit {n_head} + 2 x {n_kv_head} heads of {d_head}"
+            f"qkv {w['attn.qkv.weight'].shape} does not fit {n_head} + 2 x {n_kv_head} heads of {d_head}"
         )
     cuts = [n_head * d_head, (n_head + n_kv_head) * d_head]
     q, k, v = np.split(x @ w["attn.qkv.weight"].T, cuts, axis=-1)  # (T, H*E), (T, G*E), (T, G*E)
