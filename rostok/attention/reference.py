@@ -171,7 +171,7 @@ def cross_attention(
     *,
     scale: float | None = None,
 ) -> tuple[Array, Array]:
-    """Queries from one text (n, D1), keys and values from another (m, D2): output (n, d_v), weights (n, m)."""
+    """Queries from one text (n, D1), keys and values of another (m, D2): output (n, d_v), weights (n, m)."""
     kv = np.asarray(kv_source)
     return attention(
         np.asarray(q_source) @ np.asarray(w_q), kv @ np.asarray(w_k), kv @ np.asarray(w_v), scale=scale
@@ -211,7 +211,7 @@ def rope(x: npt.ArrayLike, positions: npt.ArrayLike, theta: float = 10000.0) -> 
     """
     x = np.asarray(x)
     half = x.shape[-1] // 2
-    angles = np.outer(positions, theta ** (-np.arange(half) / half))  # (T, E/2)
+    angles = np.outer(np.asarray(positions), theta ** (-np.arange(half) / half))  # (T, E/2)
     cos, sin = np.cos(angles).astype(x.dtype), np.sin(angles).astype(x.dtype)
     x1, x2 = x[..., :half], x[..., half:]
     return np.concatenate([x1 * cos - x2 * sin, x2 * cos + x1 * sin], axis=-1)
@@ -254,7 +254,7 @@ def forward(
     cache: Cache | None = None,
     keep: Callable[[str], bool] | None = None,
 ) -> Array:
-    """Token ids (T,) -> logits (T, V), in the dtype of the weights. `config` is model.py's or a mapping like it.
+    """Token ids (T,) -> logits (T, V) in the dtype of the weights. `config`: model.py's or a mapping like it.
 
     Steps go into `trace` under these names (all, or those for which keep(name) is true), L = 0, 1, ...:
 
