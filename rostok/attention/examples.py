@@ -1,6 +1,6 @@
 """The worked examples of the four texts on attention: what each text printed, and what is exact.
 
-One source of truth: `attend.py explain`, docs/worked-examples.md, the explorer page and the tests read EXAMPLES.
+One source of truth: `attend.py explain`, docs/worked-examples.md, the page and the tests read EXAMPLES.
 
     EXAMPLES["S0-14"].values        what the text printed beside the exact value, with its status
     compute(EXAMPLES["S0-14"])      the same values computed now, by the reference
@@ -253,7 +253,7 @@ NUMBERS: dict[str, Callable[[], dict[str, Any]]] = {
 def compute(example: Example) -> dict[str, Any]:
     """All values of an example, computed now by the reference. By kind:
 
-    attention   q, k, v or x, w_q, w_k, w_v [kv_source, scale, mask] -> q k v dots scaled masked weights output
+    attention   q, k, v or x, w_q, w_k, w_v [kv_source, scale, mask] -> q k v and the fields of Steps
     softmax     scores [scale] -> scaled exps total weights
     mixture     weights, v -> sum output
     multi-head  x, w_q, w_k, w_v, n_head -> output weights sum sum-of-squares by-hand-scores
@@ -381,18 +381,11 @@ _LIST: tuple[Example, ...] = (
                 ["24.53", "54.60", "2.72", "492.75", "2980.96"],
             ),
             Value("total", 3555.5559902, "3555.56"),
-            *(
-                Value(f"token-{i + 1}", exact, printed, status, "weights", i, 100)
-                for i, (exact, printed, status) in enumerate(
-                    (
-                        (0.006900, "0.69", "OK"),
-                        (0.015356, "1.54", "OK"),
-                        (0.000765, "0.08", "OK"),
-                        (0.138586, "13.86", "OK"),
-                        (0.838394, "83.83", "OFF"),
-                    )
-                )
-            ),
+            Value("token-1", 0.006900, "0.69", "OK", "weights", 0, 100),
+            Value("token-2", 0.015356, "1.54", "OK", "weights", 1, 100),
+            Value("token-3", 0.000765, "0.08", "OK", "weights", 2, 100),
+            Value("token-4", 0.138586, "13.86", "OK", "weights", 3, 100),
+            Value("token-5", 0.838394, "83.83", "OFF", "weights", 4, 100),
         ),
         {
             "en": "Token 5 gets 83.84 %, not 83.83 %. The printed column adds up to exactly 100.00, the "
