@@ -68,7 +68,7 @@ def key_products(d: int, queries: int, keys: int, rng: np.random.Generator) -> A
 
 def variance(
     dims: Sequence[int] = (2, 64, 512, 1024),
-    pairs: int = 20_000,
+    pairs: int = 10_000,
     queries: int = 400,
     keys: int = 64,
     seed: int = 1,
@@ -119,8 +119,7 @@ def variance(
 
 
 def stack(x: Array, weights: Sequence[Sequence[Array]], *, causal: bool, positions: bool) -> Array:
-    """Attention layers with a residual stream, nothing else: x (T, D) -> (T, D). One (W_q, W_k, W_v) a "
-    "layer."""
+    """Attention layers with a residual stream, nothing else: x (T, D) -> (T, D). A triple (W_q, W_k, W_v) each."""
     for w_q, w_k, w_v in weights:
         q, k = x @ w_q, x @ w_k
         if positions:
