@@ -1,0 +1,47 @@
+"""Look inside attention: by hand, on small numbers.
+
+    python attend.py explain --list                 # the worked examples and the experiments
+    python attend.py explain S0-14                  # "cat eats fish", step by step; also: she, milk, variance, shuffle
+    python attend.py explain she --lang ru --plot she.svg
+    python attend.py explain --q q.csv --k k.csv --v v.csv --causal
+    python attend.py explain S0-14 --json
+
+This file only parses words. What a subcommand does lives in rostok/attention/, in a file of the subcommand's name.
+"""
+
+import argparse
+from collections.abc import Callable, Sequence
+
+from rostok.attention import explain
+from rostok.errors import run_main
+
+AddArguments = Callable[[argparse.ArgumentParser], None]
+Run = Callable[[argparse.Namespace], int]
+
+# name -> (what --help says, its words, what it does)
+SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
+    "explain": (
+        "a worked example, an experiment or your own matrices, step by step",
+        explain.add_arguments,
+        explain.run,
+    ),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """One parser with a subparser for each row of SUBCOMMANDS."""
+    parser = argparse.ArgumentParser(description="Look inside attention.")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (help_text, add_arguments, _) in SUBCOMMANDS.items():
+        add_arguments(subparsers.add_parser(name, help=help_text, description=help_text))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run one subcommand; give its exit code."""
+    args = build_parser().parse_args(argv)
+    return SUBCOMMANDS[args.command][2](args)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main(main))
