@@ -4,7 +4,7 @@
     rostok --help | --version
 
 In a checkout the front files lie beside the package; in a wheel they travel as rostok/app/*.py. A front file runs as
-`__main__` with its own folder first on sys.path, as if Python had been given the file itself. Nothing else happens here.
+`__main__` with its own folder first on sys.path, as if Python had been given the file itself. That is all.
 """
 
 import difflib
@@ -67,7 +67,9 @@ def run_front(verb: str, words: Sequence[str]) -> None:
     folder = front_folder()
     file = folder / f"{verb}.py"
     if not file.is_file():
-        raise UserError(f"{verb}.py is not in {folder}; install Rostok again: pip install --force-reinstall rostok")
+        raise UserError(
+            f"{verb}.py is not in {folder}; install Rostok again: pip install --force-reinstall rostok"
+        )
     sys.argv = [f"rostok {verb}", *words]
     sys.path.insert(0, str(folder))
     runpy.run_path(str(file), run_name="__main__")

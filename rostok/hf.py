@@ -3,11 +3,12 @@
     hf = weights_to_hf(weights, config)            # a dict of tensors for Qwen3ForCausalLM
     weights_from_hf(hf, config_from_hf(settings))  # the same dict back, bit for bit
 
-GPT is Qwen3 term for term, so nothing is computed here: the fused qkv is cut into q, k, v (or glued), names change, and
-that is all. The tokenizer is given the one thing that a run keeps in its token stream instead: ◆ in front of every text.
-Left out: the window MLP (no counterpart exists), biases, RoPE scaling and sliding windows of other Qwen3 models (refused).
+GPT is Qwen3 term for term, so nothing is computed here: the fused qkv is cut into q, k, v (or glued), names change,
+and that is all. The tokenizer is given the one thing that a run keeps in its token stream: ◆ in front of every text.
+Left out: the window MLP (no counterpart exists); biases, RoPE scaling, sliding windows of other Qwen3 models (refused).
 """
 
+import itertools
 import json
 import re
 from collections.abc import Mapping
@@ -89,7 +90,7 @@ def weights_from_hf(weights: Mapping[str, Tensor], config: Mapping[str, Any]) ->
     """The inverse of `weights_to_hf`; `config` is what `config_from_hf` gave. Raises UserError for a missing weight."""
     pairs = name_pairs(config["n_layer"], config["tied"])
     parts = [[f"model.layers.{i}.self_attn.{x}_proj.weight" for x in "qkv"] for i in range(config["n_layer"])]
-    wanted = [*pairs.values(), *sum(parts, [])]
+    wanted = [*pairs.values(), *itertools.chain(*parts)]
     missing = [name for name in wanted if name not in weights]
     unknown = sorted(set(weights) - set(wanted) - ({"lm_head.weight"} if config["tied"] else set()))
     if missing or unknown:
@@ -194,7 +195,9 @@ def post_processor_span(text: str) -> tuple[int, int]:
     """Where the value of the top-level key "post_processor" stands in the text of a tokenizer.json."""
     match = re.search(r'"post_processor"\s*:\s*', text)
     if not match:
-        raise UserError('tokenizer.json has no "post_processor"; it must be one that the tokenizers library wrote')
+        raise UserError(
+            'tokenizer.json has no "post_processor"; it must be one that the tokenizers library wrote'
+        )
     return match.end(), json.JSONDecoder().raw_decode(text, match.end())[1]
 
 
@@ -229,9 +232,9 @@ def remove_opening(text: str, replaced: str) -> str:
 
 
 def tokenizer_config(context: int) -> dict[str, Any]:
-    """tokenizer_config.json. PreTrainedTokenizerFast takes tokenizer.json as it is; Qwen2Tokenizer would normalise (NFC).
+    """tokenizer_config.json. PreTrainedTokenizerFast takes tokenizer.json as it is; Qwen2Tokenizer would add NFC.
 
-    `split_special_tokens`: a literal <|endoftext|> inside a text is text, as in Rostok; ◆ comes from the opening alone.
+    `split_special_tokens`: a literal <|endoftext|> inside a text is text, as in Rostok; ◆ comes from the opening.
     """
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -262,10 +265,12 @@ def split_by_rank(piece: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, byte
     """The last merge that builds `piece`: BPE with every rank below its own leaves exactly two parts."""
     parts = [bytes([byte]) for byte in piece]
     while len(parts) > 2:
-        known = [(ranks.get(a + b, ranks[piece]), i) for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False))]
+        known = [(ranks.get(a + b, ranks[piece]), i) for i, (a, b) in enumerate(itertools.pairwise(parts))]
         rank, i = min(known)
         if rank >= ranks[piece]:
-            raise UserError(f"the published tokenizer has no merges for {piece!r}; it cannot be written as tokenizer.json")
+            raise UserError(
+                f"the published tokenizer has no merges for {piece!r}; it cannot be written as tokenizer.json"
+            )
         parts[i : i + 2] = [parts[i] + parts[i + 1]]
     return parts[0], parts[1]
 
@@ -285,7 +290,12 @@ def tiktoken_to_json(pattern: str, ranks: Mapping[bytes, int], specials: Mapping
     added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
     byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     # In the regex library of tokenizers `{1,3}+` means "repeated", not "possessive"; plain `{1,3}` matches the same.
-    split = {"type": "Split", "pattern": {"Regex": pattern.replace("}+", "}")}, "behavior": "Isolated", "invert": False}
+    split = {
+        "type": "Split",
+        "pattern": {"Regex": pattern.replace("}+", "}")},
+        "behavior": "Isolated",
+        "invert": False,
+    }
     content = {
         "version": "1.0",
         "truncation": None,
