@@ -245,8 +245,8 @@ def check(run: Run, out: Path) -> str:
     model, tokenizer = open_with_transformers(out)
     config = gpt_config(run)
     for text in CHECK_TEXTS:
-        theirs = tokenizer(text, add_special_tokens=False)["input_ids"]
-        if theirs != run.tokenizer.encode(text) or tokenizer(text)["input_ids"] != [config.start_id, *theirs]:
+        theirs = tokenizer(text, verbose=False)["input_ids"]
+        if theirs != [config.start_id, *run.tokenizer.encode(text)]:
             raise UserError(f"{out}: transformers reads other token ids than Rostok in {text[:30]!r}")
     ids = torch.randint(config.vocab_size, (2, config.context), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -271,8 +271,10 @@ def open_with_transformers(folder: Path) -> tuple[Any, Any]:
     """The folder's model (float32, eval) and tokenizer. Raises UserError when transformers is not installed."""
     try:
         from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils.logging import disable_progress_bar
     except ImportError:
         raise UserError('--check needs transformers; install it with: pip install "rostok[hf]"') from None
+    disable_progress_bar()
     model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
     return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
