@@ -1,0 +1,342 @@
+"""Take a run to other programs, and back.
+
+    python export.py checkpoints/rostok --out rostok-hf              # Hugging Face folder: transformers, vLLM, lm-eval
+    python export.py checkpoints/rostok --out rostok-hf --check      # ... and prove that both say the same
+    python export.py checkpoints/rostok --to gguf --out rostok.gguf  # llama.cpp, Ollama (--type F32, F16, Q8_0)
+    python export.py rostok-hf --import --out checkpoints/again      # a Hugging Face folder as a run, bit for bit
+
+A GPT is exported as Qwen3ForCausalLM, which it is term for term; the window MLP has no counterpart and is refused.
+Weights keep the type that the run stores. docs/formats.md says which file holds what.
+Left out: uploading (huggingface-cli upload does it), the optimizer's state.
+"""
+
+import argparse
+import hashlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save, save_file
+from torch import Tensor
+
+from model import GPT, GPTConfig, build_model
+from rostok import __version__, hf
+from rostok.checkpoint import Run, load_run, read_tensors, write_bytes, write_text
+from rostok.errors import UserError, run_main
+from rostok.tokenizer import Tokenizer
+
+KEPT = (
+    "rostok.json"  # what Hugging Face has no place for: the run's config, state and original post-processor
+)
+CHECK_TEXTS = (
+    'Once upon a time there was a little girl. She said: "Let\'s go!"\n\n  The end.\t1234 + 5 = 1239\r\n',
+    "Жил-был кот. Он любил молоко — и сметану! 猫はミルクが好き。 e\u0301 é ﬁ 🙂🙂 ",
+    "<|endoftext|> inside a text is only letters and signs",
+)
+
+
+# run -> Hugging Face folder
+
+
+def export_hf(run: Run, out: Path, command: str) -> None:
+    """Write the Hugging Face folder `out`, whole or not at all. Raises UserError (window MLP, `out` exists)."""
+    config = gpt_config(run)
+    settings = hf.config_to_hf(config)
+    text, replaced = hf.add_opening(tokenizer_json(run.tokenizer, run.folder), config.start_id)
+    kept = {
+        "rostok": __version__,
+        "config_yaml": (run.folder / "config.yaml").read_text(encoding="utf-8"),
+        "state": {key: value for key, value in run.state.items() if key not in ("sha256", "rng")},
+        "post_processor": replaced,
+    }
+    weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
+
+    part = new_folder(out)
+    save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
+    write_json(part / "config.json", settings)
+    write_json(part / "generation_config.json", generation_config(config))
+    write_json(part / "tokenizer_config.json", hf.tokenizer_config(config.context))
+    write_json(part / KEPT, kept)
+    write_text(part / "tokenizer.json", text)
+    write_text(part / "README.md", model_card(run, out.name, command))
+    if (run.folder / "metrics.jsonl").is_file():
+        shutil.copyfile(run.folder / "metrics.jsonl", part / "metrics.jsonl")
+    part.rename(out)
+
+
+def gpt_config(run: Run) -> GPTConfig:
+    """The config of a run that can be exported. Raises UserError for the window MLP."""
+    hf.refuse_window_mlp(run.model.config)
+    assert isinstance(run.model, GPT)
+    return run.model.config
+
+
+def tokenizer_json(tokenizer: Tokenizer, folder: Path) -> str:
+    """The run's tokenizer.json; one made from its ranks where the run names a published encoding."""
+    text = (folder / "tokenizer.json").read_text(encoding="utf-8")
+    if "tiktoken" not in json.loads(text):
+        return text
+    encoding = tokenizer.encoding
+    return hf.tiktoken_to_json(encoding._pat_str, encoding._mergeable_ranks, encoding._special_tokens)
+
+
+def generation_config(config: GPTConfig) -> dict[str, Any]:
+    """generation_config.json: ◆ ends a text. How to draw tokens is left to the caller."""
+    ids = {f"{role}_token_id": config.start_id for role in ("bos", "eos", "pad")}
+    return {**ids, "max_length": config.context}
+
+
+def new_folder(out: Path) -> Path:
+    """A temporary folder beside `out`, to be renamed to it. Raises UserError when `out` is taken."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"{out} exists already; choose another --out or delete it first")
+    part = out.with_name(f".{out.name}.tmp")
+    try:
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out") from None
+    return part
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+# the model card
+
+
+def model_card(run: Run, name: str, command: str) -> str:
+    """README.md of the folder: what it is, what it was trained on, how well it does and how that was measured."""
+    config, state = gpt_config(run), run.state
+    count = sum(parameter.numel() for parameter in run.model.parameters())
+    return f"""---
+library_name: transformers
+pipeline_tag: text-generation
+tags: [rostok, qwen3, tiny]
+---
+
+# {name}
+
+A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layers, {config.n_head} heads
+({config.kv_heads} for keys and values), width {config.d_model}, context {config.context} tokens, vocabulary \
+{config.vocab_size:,}. Architecture: Qwen3, no custom code.
+
+## Training data
+
+{training_data(run)}
+
+Step {state.get("step", "unknown")}, {state.get("tokens", 0):,} training tokens.
+
+## Held-out text
+
+{held_out(state, config)}
+
+## Use
+
+```python
+from transformers import pipeline
+
+write = pipeline("text-generation", model="{name}")
+print(write("Once upon a time", max_new_tokens=100, do_sample=True)[0]["generated_text"])
+```
+
+`<|endoftext|>` opens every text that the model has seen, so the tokenizer puts it in front of each prompt;
+`add_special_tokens=False` leaves it out. lm-evaluation-harness adds its own, hence `add_bos_token=False` there:
+
+```sh
+lm_eval --model hf --model_args pretrained={name},add_bos_token=False --tasks ...
+```
+
+Made with `{command}` (Rostok {__version__}). It is small, it makes things up, and it knows only texts like those above.
+"""
+
+
+def training_data(run: Run) -> str:
+    """The data section of the model card: from the shards' manifest where it still lies, else its path and hash."""
+    path = Path((run.config.get("data") or {}).get("path", "unknown"))
+    hashes = ", ".join(f"{split} `{digest}`" for split, digest in run.state.get("data_sha256", {}).items())
+    lines = [f"Token shards `{path.as_posix()}`" + (f" (SHA-256 of the ids: {hashes})." if hashes else ".")]
+    try:
+        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return lines[0]
+    source = manifest.get("source")
+    if source:
+        lines.append(
+            f"Source: {source if isinstance(source, str) else json.dumps(source, ensure_ascii=False)}"
+        )
+    for split, counts in manifest.get("splits", {}).items():
+        numbers = ", ".join(f"{counts[key]:,} {key}" for key in ("texts", "tokens", "bytes") if key in counts)
+        lines.append(f"- {split}: {numbers}")
+    return "\n".join(lines)
+
+
+def held_out(state: Mapping[str, Any], config: GPTConfig) -> str:
+    """The perplexity section of the model card, with its protocol."""
+    if "valid_loss" not in state:
+        return "Not measured."
+    return (
+        f"Perplexity {state['perplexity']:.3f} a token (vocabulary {config.vocab_size:,}), "
+        f"{state['valid_loss']:.4f} nats a token, {state.get('bits_per_byte', float('nan')):.4f} bits a byte.\n\n"
+        f"Protocol: the training run's own check. Fixed rows of {config.context} tokens of the held-out split, each "
+        "opened by `<|endoftext|>`;\nthe mean over all their targets, the `<|endoftext|>` that closes a text among "
+        "them; bits a byte leave it out.\nPerplexities are comparable for the same tokenizer and protocol only; "
+        "bits a byte also across tokenizers."
+    )
+
+
+# Hugging Face folder -> run
+
+
+def import_hf(source: Path, out: Path) -> None:
+    """Write the run folder `out` from a Hugging Face folder. Raises UserError for what a GPT of Rostok has not."""
+    config = hf.config_from_hf(read_json(source / "config.json"))
+    kept = read_json(source / KEPT) if (source / KEPT).is_file() else {}
+    content = save(hf.weights_from_hf(read_weights(source), config))
+    text = (source / "tokenizer.json").read_text(encoding="utf-8")
+    text = hf.remove_opening(text, kept["post_processor"]) if kept else text
+    state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
+    state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest()}
+
+    part = new_folder(out)
+    step = part / f"step-{state['step']:06d}"
+    step.mkdir()
+    write_bytes(step / "model.safetensors", content)
+    write_json(step / "state.json", state)
+    write_text(part / "tokenizer.json", text)
+    write_text(
+        part / "config.yaml", kept.get("config_yaml") or yaml.safe_dump({"model": config}, sort_keys=False)
+    )
+    write_text(part / "latest", step.name + "\n")
+    if (source / "metrics.jsonl").is_file():
+        shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
+    load_run(part, build_model)  # a run that does not open is not handed over
+    part.rename(out)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; wanted a Hugging Face folder") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not JSON: {error}") from None
+
+
+def read_weights(source: Path) -> dict[str, Tensor]:
+    path = source / "model.safetensors"
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"cannot read {path}: {error}; wanted a folder with one model.safetensors") from None
+
+
+# --check
+
+
+def check(run: Run, out: Path) -> str:
+    """Compare the exported folder, opened by transformers, with the run. Raises UserError where they differ."""
+    model, tokenizer = open_with_transformers(out)
+    config = gpt_config(run)
+    for text in CHECK_TEXTS:
+        theirs = tokenizer(text, verbose=False)["input_ids"]
+        if theirs != [config.start_id, *run.tokenizer.encode(text)]:
+            raise UserError(f"{out}: transformers reads other token ids than Rostok in {text[:30]!r}")
+    ids = torch.randint(config.vocab_size, (2, config.context), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        difference = (run.model(ids) - model(ids).logits).abs().max().item()
+    if difference > 1e-4:
+        raise UserError(
+            f"{out}: the logits of transformers and Rostok differ by {difference:.2g}; wanted 1e-4"
+        )
+    start = torch.tensor([[config.start_id]])
+    count = min(100, config.context - 1)
+    theirs = model.generate(
+        start, attention_mask=torch.ones_like(start), max_new_tokens=count, do_sample=False
+    )[0]
+    if theirs.tolist() != greedy(run.model, [config.start_id], count, config.start_id):
+        raise UserError(f"{out}: greedy texts of transformers and Rostok differ within {count} tokens")
+    return (
+        f"checked: same token ids, logits within {difference:.1g}, the same {len(theirs) - 1} greedy tokens"
+    )
+
+
+def open_with_transformers(folder: Path) -> tuple[Any, Any]:
+    """The folder's model (float32, eval) and tokenizer. Raises UserError when transformers is not installed."""
+    try:
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils.logging import disable_progress_bar
+    except ImportError:
+        raise UserError('--check needs transformers; install it with: pip install "rostok[hf]"') from None
+    disable_progress_bar()
+    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True)
+    return model.eval(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+
+
+@torch.no_grad()
+def greedy(model: torch.nn.Module, ids: list[int], count: int, end_id: int) -> list[int]:
+    """The most likely continuation, a plain loop without a cache: slow, and hard to get wrong."""
+    for _ in range(count):
+        ids = [*ids, int(model(torch.tensor([ids]))[0, -1].argmax())]
+        if ids[-1] == end_id:
+            break
+    return ids
+
+
+# the command
+
+
+def main(argv: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, help="a run folder; with --import a Hugging Face folder")
+    parser.add_argument("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
+    parser.add_argument("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
+    parser.add_argument(
+        "--type", choices=["F32", "F16", "Q8_0"], default="F16", help="of matrices in a GGUF file"
+    )
+    parser.add_argument(
+        "--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)"
+    )
+    parser.add_argument(
+        "--check", action="store_true", help="compare the folder with the run through transformers"
+    )
+    parser.add_argument(
+        "--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder"
+    )
+    options = parser.parse_args(argv)
+    if options.back:
+        import_hf(options.run, options.out)
+        print(f"wrote {options.out}; next: python sample.py {options.out}")
+        return 0
+    run = load_run(options.run, build_model, options.step)
+    if options.to == "gguf":
+        return write_gguf(run, options.out, options.type)
+    export_hf(run, options.out, " ".join(["python export.py", *argv]))
+    print(f"wrote {options.out}")
+    if options.check:
+        print(check(run, options.out))
+    return 0
+
+
+def write_gguf(run: Run, out: Path, kind: str) -> int:
+    from rostok.to_gguf import to_gguf
+
+    config = gpt_config(run)
+    weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
+    to_gguf(
+        out, run.folder.name, weights, config, json.loads(tokenizer_json(run.tokenizer, run.folder)), kind
+    )
+    print(f"wrote {out} ({kind})")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(run_main(main))

@@ -1,0 +1,5 @@
+"""`python -m rostok VERB ...` is `rostok VERB ...`."""
+
+from rostok.cli import console
+
+raise SystemExit(console())
