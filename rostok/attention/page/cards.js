@@ -1,0 +1,42 @@
+// Two questions to answer, and the worked examples with what their texts printed and what is exact.
+import { softmax } from "./core.js";
+import { $, el, keepFocus, num, percent, redraw, state, t } from "./ui.js";
+
+const QUESTIONS = [{ name: "negative", options: 3, right: 1 }, { name: "shuffle", options: 3, right: 1 }];
+const answers = {};
+
+function question({ name, options, right }) {
+  const chosen = answers[name];
+  return el("article", { class: "card question", "data-quiz": name }, el("h3", { text: t(`quiz.${name}`) }), el("p", { text: t(`quiz.${name}.ask`) }),
+    el("div", { class: "options", role: "group", "aria-label": t(`quiz.${name}`) }, ...Array.from({ length: options }, (_, i) =>
+      el("button", { type: "button", class: `option${chosen === i ? (i === right ? " right" : " wrong") : ""}`, "data-key": `quiz-${name}-${i}`, "aria-pressed": String(chosen === i),
+        onclick: () => { answers[name] = i; drawCards(); } }, el("span", { class: "letter", "aria-hidden": "true", text: chosen === i ? (i === right ? "✓" : "✗") : "ABC"[i] }), el("span", { text: t(`quiz.${name}.${i}`) })))),
+    el("div", { class: "explain", role: "status" }, chosen === undefined ? null : el("p", {}, el("b", { text: t(chosen === right ? "quiz.right" : "quiz.wrong") }), " ", t(`quiz.${name}.why`)),
+      chosen === undefined ? null : name === "negative" ? sums() : orders()));
+}
+function sums() {
+  const scores = [-3, -5, -6, -9];
+  return el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: t("plane.score") }), el("th", { scope: "col", text: t("plane.weight") }))),
+    el("tbody", {}, ...softmax(scores).map((w, i) => el("tr", {}, el("td", { class: "n", text: num(scores[i], 0) }), el("td", { class: "n", text: percent(w, 2) })))));
+}
+function orders() { // the largest change of the output over all 24 orders of four past tokens
+  const rows = [["one", "2.2·10⁻¹⁶"], ["rope", num(0.626, 3)], ["two", num(0.902, 3)], ["bi", "4.4·10⁻¹⁶"]];
+  return el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: t("quiz.setup") }), el("th", { scope: "col", text: t("quiz.change") }))),
+    el("tbody", {}, ...rows.map(([k, x]) => el("tr", {}, el("th", { scope: "row", text: t(`quiz.setup.${k}`) }), el("td", { class: "n", text: state.lang === "ru" ? x.replace(".", ",") : x })))));
+}
+
+const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
+const show = (x, digits) => { const xs = flat(x).map((v) => (typeof v === "number" ? (Number.isInteger(v) ? num(v, 0) : Math.abs(v) >= 1000 ? num(v, 1) : num(v, digits)) : String(v))); return xs.length > 8 ? `${xs.slice(0, 8).join("  ")} …` : xs.join("  "); };
+function example(x) {
+  const rows = x.values.map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: v.name }),
+    el("td", { class: "n", text: v.printed === null ? "–" : show(v.printed, 3) }), el("td", { class: "n", text: show(v.exact, 6) }), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
+  return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "handle", text: x.handle }), el("h3", { text: x.title[state.lang] }),
+    el("div", { class: "scroller table" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) => el("th", { scope: "col", text: t(k) })))), el("tbody", {}, ...rows))),
+    x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null);
+}
+let list = null;
+export function drawCards() {
+  list ??= JSON.parse($("#examples").textContent);
+  keepFocus($("#quiz-body"), () => redraw($("#quiz-body"), ...QUESTIONS.map(question)));
+  redraw($("#examples-body"), ...list.map(example));
+}

@@ -1,0 +1,84 @@
+// All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
+import { maxPool } from "./core.js";
+import { $, el, keepFocus, num, percent, picker, rampRgb, redraw, set, state, t } from "./ui.js";
+import { docs, headName, panels, runTitle } from "./viewer.js";
+
+const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
+const ORDER = ["induction", "previous", "same", "start", "self", "other"];
+const kindOf = (head) => [head.label].flat()[0] ?? "other";
+const scoreOf = (head, kind) => head.scores?.[kind]?.v ?? -1;
+
+function sorted(doc) {
+  const list = doc.heads?.length ? [...doc.heads]
+    : Array.from({ length: doc.model.n_layer * doc.model.n_head }, (_, i) =>
+      ({ layer: Math.floor(i / doc.model.n_head), head: i % doc.model.n_head, label: "other", scores: {} }));
+  const by = state.sort;
+  if (by === "label") list.sort((a, b) => ORDER.indexOf(kindOf(a)) - ORDER.indexOf(kindOf(b)) || scoreOf(b, kindOf(b)) - scoreOf(a, kindOf(a)));
+  else if (by !== "layer") list.sort((a, b) => scoreOf(b, by) - scoreOf(a, by));
+  return list;
+}
+function tile(doc, l, h) {
+  doc.pools ??= new Map();
+  const key = l * doc.model.n_head + h;
+  if (!doc.pools.has(key)) doc.pools.set(key, maxPool(doc.weights.tiles, doc.weights.offset(l, h), doc.text.T, 64));
+  const { n, out } = doc.pools.get(key), canvas = el("canvas", { width: n, height: n, "aria-hidden": "true" });
+  const image = new ImageData(n, n);
+  for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) {
+    const c = rampRgb(out[q * n + k]), o = 4 * (q * n + k);
+    image.data[o] = c[0]; image.data[o + 1] = c[1]; image.data[o + 2] = c[2]; image.data[o + 3] = 255;
+  }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+  return canvas;
+}
+export function drawHeads() {
+  const { doc } = panels.a, box = $("#heads-controls"), byLayer = state.sort === "layer";
+  keepFocus(box, () => redraw(box, picker(t("sort"), SORTS.map((k) => [k, t(`sort.${k}`)]), state.sort, (sort) => set({ sort }))));
+  const grid = el("div", { class: `thumbs${byLayer ? " by-layer" : ""}`, role: "grid", "aria-label": t("heads.title"), style: { "--columns": doc.model.n_head } });
+  const list = sorted(doc), columns = byLayer ? doc.model.n_head : 6;
+  for (let r = 0; r < list.length; r += columns) {
+    const row = el("div", { class: "thumb-row", role: "row" });
+    for (const head of list.slice(r, r + columns)) {
+      const { layer: l, head: h } = head, kind = kindOf(head), score = kind === "other" ? null : head.scores[kind];
+      const shownScore = byLayer || state.sort === "label" ? score : head.scores?.[state.sort];
+      const label = `${headName(l, h)}: ${t(`kind.${kind}`)}${score ? ` ${num(score.v, 2)}` : ""}`;
+      row.append(el("button", { type: "button", role: "gridcell", class: "thumb", "data-l": l, "data-h": h, tabindex: "-1",
+        "aria-label": label, title: label, onclick: () => { panels.a.pick(l, h); } },
+      el("span", { class: "thumb-map" }, tile(doc, l, h)),
+      el("span", { class: "thumb-name" }, `${l + 1}.${h + 1}`, el("b", { text: shownScore ? num(shownScore.v, 2) : "" })),
+      el("span", { class: `thumb-kind ${kind}`, text: t(`kind.${kind}`) })));
+    }
+    grid.append(row);
+  }
+  grid.addEventListener("keydown", (e) => {
+    const all = [...grid.querySelectorAll(".thumb")], at = all.indexOf(document.activeElement);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, ArrowDown: at + columns, ArrowUp: at - columns, Home: 0, End: all.length - 1 }[e.key];
+    if (at < 0 || to === undefined) return;
+    e.preventDefault();
+    e.stopPropagation();
+    if (all[to]) { all[at].tabIndex = -1; all[to].tabIndex = 0; all[to].focus(); }
+  });
+  keepFocus($("#thumbs"), () => redraw($("#thumbs"), grid));
+  markHead();
+  drawSeen();
+}
+export function markHead() {
+  for (const b of document.querySelectorAll(".thumb")) {
+    const now = Number(b.dataset.l) === panels.a.layer && Number(b.dataset.h) === panels.a.head;
+    b.setAttribute("aria-selected", String(now));
+    if (!document.activeElement?.classList.contains("thumb") || document.activeElement === b) b.tabIndex = now ? 0 : -1;
+  }
+}
+function drawSeen() {
+  const here = docs.filter((d) => d.text.name === state.ex && d.losses);
+  if (!here.length) return redraw($("#seen"), el("p", { class: "small", text: t("seen.none") }));
+  const rows = here.flatMap((d) => ["new", "seen", "pair"].map((kind) => {
+    const s = d.losses.summary[kind];
+    return el("tr", { "data-class": kind, "data-run": d.model.name },
+      el("th", { scope: "row", text: here.length > 1 ? `${runTitle(d.model.name)} · ${t(`class.${kind}.long`)}` : t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
+      el("td", { class: "bar-cell" }, el("span", { style: { width: `${100 * (s.p ?? 0)}%` } })), el("td", { class: "n", text: s.n ? percent(s.p) : "–" }),
+      el("td", { class: "n", text: s.n ? num(s.loss, 2) : "–" }));
+  }));
+  return redraw($("#seen"), el("h3", { text: t("seen.title") }), el("p", { class: "small", text: t("seen.intro") }),
+    el("div", { class: "scroller table" }, el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["seen.class", "seen.n", "seen.bar", "seen.p", "seen.loss"].map((k) =>
+      el("th", { scope: "col", text: t(k), class: k === "seen.bar" ? "hide" : "" })))), el("tbody", {}, ...rows))));
+}

@@ -1,0 +1,102 @@
+// The playground: four keys and a query in the plane, values as colours.
+import { PLANE, clamp, nobodyFits, plane } from "./core.js";
+import { $, button, el, keepFocus, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
+
+const R = 3.2, SIZE = 460, UNIT = SIZE / (2 * R);
+const px = ([x, y]) => [SIZE / 2 + x * UNIT, SIZE / 2 - y * UNIT];
+const start = () => ({ q: [...PLANE.q], keys: PLANE.keys.map((k) => [...k]), experiment: "start" });
+let scene = start();
+export const planeNow = () => ({ ...scene, ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }) });
+const cssColour = (c) => `rgb(${c.map((x) => Math.round(255 * x)).join(" ")})`;
+
+function experiment(name) {
+  if (name === "start") { scene = start(); set({ sharp: 1 }); return; }
+  if (name === "zero") scene = { ...start(), q: [0, 0] };
+  if (name === "long") scene = { ...start(), q: PLANE.q.map((x) => 2 * x) };
+  if (name === "nobody") scene = { ...nobodyFits() };
+  scene.experiment = name;
+  set({ sharp: 1 });
+}
+function move(i, to) { // i = -1 moves the query
+  const at = to.map((x) => clamp(Math.round(x * 100) / 100, -R + 0.1, R - 0.1));
+  if (i < 0) scene.q = at; else scene.keys[i] = at;
+  scene.experiment = "own";
+  drawPlane();
+}
+function handle(i, [x, y], name, node) {
+  const [cx, cy] = px([x, y]);
+  const dot = sv("g", { class: `handle ${i < 0 ? "query" : "key"}`, tabindex: "0", role: "button", "data-key": `h${i}`, "aria-label": t("plane.handle", { name, x: num(x, 2), y: num(y, 2) }) },
+    sv("circle", { cx, cy, r: 22, fill: "transparent" }), node(cx, cy));
+  dot.addEventListener("keydown", (e) => {
+    const step = e.shiftKey ? 1 : 0.1, by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[e.key];
+    if (!by) return;
+    e.preventDefault();
+    e.stopPropagation();
+    const from = i < 0 ? scene.q : scene.keys[i];
+    move(i, [from[0] + by[0], from[1] + by[1]]);
+  });
+  dot.addEventListener("pointerdown", (e) => { // the picture is drawn anew while dragging, so the window listens
+    e.preventDefault();
+    dot.focus({ preventScroll: true });
+    const drag = (m) => {
+      const box = $("#plane-svg").getBoundingClientRect();
+      move(i, [((m.clientX - box.left) / box.width - 0.5) * 2 * R, (0.5 - (m.clientY - box.top) / box.height) * 2 * R]);
+    };
+    const stop = () => { removeEventListener("pointermove", drag); removeEventListener("pointerup", stop); removeEventListener("pointercancel", stop); };
+    addEventListener("pointermove", drag);
+    addEventListener("pointerup", stop);
+    addEventListener("pointercancel", stop);
+  });
+  return dot;
+}
+function picture(now) {
+  const grid = [], [ox, oy] = px([0, 0]);
+  for (let i = -3; i <= 3; i++) {
+    const [x, y] = px([i, i]);
+    grid.push(sv("path", { class: i ? "grid" : "axis", d: `M${x} 0V${SIZE}M0 ${y}H${SIZE}` }));
+  }
+  const arrow = (to, kind) => { const [x, y] = px(to); return sv("line", { class: `arrow ${kind}`, x1: ox, y1: oy, x2: x, y2: y }); };
+  const unit = (v) => { const n = Math.hypot(...v) / Math.SQRT2; return n > 1e-9 ? v.map((x) => x / n) : v; };
+  const ghosts = state.norm === 1 ? [sv("circle", { class: "ring", cx: ox, cy: oy, r: Math.SQRT2 * UNIT }), ...now.keys.map((k) => arrow(unit(k), "ghost")), arrow(unit(now.q), "ghost query")] : [];
+  const label = (at, text, kind) => {
+    const [x, y] = px(at), out = Math.hypot(...at) || 1, dx = (at[0] / out) * 24, dy = (-at[1] / out) * 24;
+    return sv("text", { class: `tag ${kind}`, x: x + dx, y: y + dy + 5, "text-anchor": dx > 8 ? "start" : dx < -8 ? "end" : "middle", text });
+  };
+  return sv("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, id: "plane-svg", class: "plane-svg", role: "group", "aria-label": t("plane.picture") },
+    ...grid, ...ghosts, ...now.keys.map((k) => arrow(k, "key")), arrow(now.q, "query"),
+    ...now.keys.map((k, i) => handle(i, k, t(`word.${PLANE.names[i]}`), (cx, cy) => sv("circle", { class: "dot", cx, cy, r: 7 + 10 * Math.sqrt(now.weights[i]), fill: cssColour(PLANE.values[i]) }))),
+    handle(-1, now.q, t("plane.query"), (cx, cy) => sv("rect", { class: "dot", x: cx - 8, y: cy - 8, width: 16, height: 16, rx: 3, transform: `rotate(45 ${cx} ${cy})` })),
+    ...now.keys.map((k, i) => label(k, t(`word.${PLANE.names[i]}`), "key")), label(now.q.some(Boolean) ? now.q : [0.01, 0.3], "q", "query"));
+}
+export function drawPlane() {
+  const now = planeNow(), body = $("#plane-body");
+  const note = state.norm === 1 && scene.experiment === "long" ? "plane.note.norm" : `plane.note.${scene.experiment}`;
+  const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map((k) =>
+    button(t(`plane.${k}`), () => experiment(k), { "data-key": `x-${k}`, "aria-pressed": String(scene.experiment === k) })));
+  const sharp = body.querySelector("#sharp");
+  if (sharp && sharp === document.activeElement && sharp.dataset.lang === state.lang) { // a slider in the hand stays in the hand
+    $("#plane-svg").replaceWith(picture(now));
+    $("#plane-out").replaceWith(results(now, note));
+    $("#plane-tools").replaceChildren(...tools.childNodes);
+    return;
+  }
+  tools.id = "plane-tools";
+  const bar = slider({ id: "sharp", label: t("plane.sharp"), min: 0, max: 5, step: 0.05, value: state.sharp, show: (x) => `× ${num(x, 2)}`, move: (x) => { set({ sharp: x }); } });
+  bar.querySelector("input").dataset.lang = state.lang;
+  const norm = el("label", { class: "switch" }, el("input", { type: "checkbox", id: "norm", checked: state.norm === 1, onchange: (e) => set({ norm: e.target.checked ? 1 : undefined }) }), el("span", { text: t("plane.norm") }));
+  keepFocus(body, () => redraw(body, tools, el("div", { class: "split" },
+    el("div", { class: "plane-left" }, picture(now), el("div", { class: "field end" }, saveButtons(() => "plane", () => standAloneOf("#plane-svg")))),
+    el("div", { class: "plane-right" }, bar, norm, results(now, note)))));
+}
+const standAloneOf = (id) => standAlone($(id));
+function results(now, note) {
+  return el("div", { id: "plane-out" },
+    el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["plane.word", "plane.score", "plane.bar", "plane.weight"].map((k) => el("th", { scope: "col", text: t(k), class: k === "plane.bar" ? "hide" : "" })))),
+      el("tbody", {}, ...now.weights.map((w, i) => el("tr", { "data-row": i },
+        el("th", { scope: "row" }, el("i", { class: "swatch", style: { background: cssColour(PLANE.values[i]) } }), t(`word.${PLANE.names[i]}`)),
+        el("td", { class: "n", text: `${now.scores[i] > 0 ? "+" : ""}${num(now.scores[i], 2)}` }), el("td", { class: "bar-cell" }, el("span", { style: { width: `${100 * w}%` } })), el("td", { class: "n", text: percent(w) }))),
+      el("tr", { class: "total" }, el("th", { scope: "row", text: t("read.sum") }), el("td"), el("td"), el("td", { class: "n", id: "plane-sum", text: percent(now.weights.reduce((a, b) => a + b, 0)) })))),
+    el("div", { class: "mixed" }, el("span", { class: "mixed-colour", role: "img", "aria-label": t("plane.mixed"), style: { background: cssColour(now.colour) } }),
+      el("div", {}, el("b", { text: t("plane.mixed") }), el("p", { class: "nums", text: now.colour.map((c) => num(c, 3)).join(t("list.gap")) }))),
+    el("p", { class: "callout", role: "status", id: "plane-note", text: t(note) }));
+}
