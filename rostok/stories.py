@@ -40,7 +40,7 @@ Forms = dict[str, Any]  # form -> str, or a list of str to draw from
 ROLES = {
     **{"h": "hero", "f": "friend", "e": "elder of the hero's family", "k": "grown-up helper", "c": "a nameless creature"},
     **{"x": "who acts in this frame", "y": "whom x turns to", "t": "the thing", "u": "another thing", "v": "a third thing"},
-    **{"p": "the place", "q": "another place", "z": "where the hero lives", "o": "food", "n": "an invented name or a word"},
+    **{"p": "the place", "q": "another place", "z": "where the hero lives", "w": "weather", "o": "food", "n": "an invented name or a word"},
     **{"b": "what the plot is about", "i": "a detail of it", "r": "a whole clause"},
     **{"m1": "first landmark", "m2": "second landmark", "m3": "third landmark"},
 }
@@ -84,12 +84,12 @@ class Words:
             self.items |= dict(zip((section, section + ".past", section + ".ing"), map(list, columns), strict=True))
         self.items["beast"], self.items["beasts"] = ([row[i] for row in self.tables["animal"]] for i in (0, 1))
         self.items["fancy"] = [row[0] for row in self.tables["fancy"]]
-        self.items["thing"] = [row[0] for row in self.tables["thing"]]
+        self.items["thing"], self.items["things"] = ([row[i] for row in self.tables["thing"]] for i in (0, 1))
         self.frames: dict[str, list[Frame]] = {}
         for name in self.items:
             self.frames[name] = []  # all lists exist before the first frame is compiled: they may name each other
         sentences = {k: v for name in ("frames", "plots") for k, v in read_sections(name).items()}
-        for name, lines in (self.items | sentences).items():
+        for name, lines in [*self.items.items(), *sentences.items()]:
             self.frames.setdefault(name, []).extend(self.compile(line) for line in lines)
         self.troubles = [(row[0], *map(self.compile, row[1:])) for row in self.tables["trouble"]]
 
@@ -168,6 +168,7 @@ class Thing:
     place: Place | None = None
 
 
+SPECIAL = frozenset(("s", "own", "own2", "spot", "intro"))
 QUOTED = re.compile(r"(.+?[.!?]) (.+)")
 NEEDS_AN = re.compile(r"\b([Aa]) (?=(?!uni|use|usu|uku|eu|one|once)[aeiouAEIOU]|hour|honest)")
 SENTENCE_START = re.compile(r'(?:^|\n|[.!?] |\." )"?[a-z]')
@@ -192,8 +193,11 @@ class Story:
         self.used: set[int] = set()  # frames told already
         self.taken: set[str] = set()  # first letters, kinds and nouns that would be confused
         self.since_break = 0
+        self.answering = False  # the last sentence was direct speech
         self.planted = ""
         self.place("z", "wild", "water", "green")
+        weather = self.pick(("fair", "fair", "rain", "snow", "wind"))
+        self.cast["w"] = {"": self.words.items["weather." + weather], "day": self.words.items["day." + weather]}
         self.hero = self.somebody("h")
         self.friend = self.somebody("f")
         self.elder = self.relative("e")
@@ -291,8 +295,8 @@ class Story:
             if sort in sorts and name not in self.taken:
                 break
         self.taken.add(name)
-        where = spots.split("; ")
-        forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spot": where}
+        where = sorted(spots.split("; "), key=lambda _: self.random())
+        forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spots": where}
         self.cast[role] = forms
         return Place(name, sort, where, forms)
 
@@ -330,7 +334,7 @@ class Story:
     def fix(self, **roles: str) -> None:
         """Give a role one wording for the whole story: fix(b="the dark")."""
         for role, text in roles.items():
-            self.cast[role] = {"": text}
+            self.cast[role] = {"": text, "the": re.sub("^an? ", "the ", text)}
 
     # -- the world moves on
 
@@ -340,7 +344,7 @@ class Story:
     def lay(self, thing: Thing, place: Place) -> None:
         """Nobody holds the thing any longer: it lies at one spot of the place, and stays there."""
         thing.holder, thing.place = None, place
-        thing.forms["where"] = self.pick(place.spots)
+        thing.forms["where"] = place.spots.pop()
 
     # -- telling
 
@@ -354,12 +358,23 @@ class Story:
                 self.fill(part[int(self.random() * len(part))], out)
             else:
                 forms = self.cast[part[0]]
-                value = forms[part[1]]
-                if part[1] == "s" and forms is self.lone and self.random() < 0.7:
-                    value = forms["he"]
+                value = self.special(forms, part[1]) if part[1] in SPECIAL else forms[part[1]]
                 if "he" in forms:
                     self.seen.append(forms)
                 out.append(value if type(value) is str else value[int(self.random() * len(value))])
+
+    def special(self, forms: Forms, form: str) -> Any:
+        """The forms that depend on what has been told."""
+        if form == "spot":  # each spot in turn, so that no place is searched twice
+            forms["spots"].append(forms["spots"].pop(0))
+            return forms["spots"][-1]
+        if form == "intro":  # introduced once, then known
+            intro, forms["intro"] = forms["intro"], forms[""]
+            return intro
+        if forms is self.lone and self.random() < 0.7:
+            return forms["he" if form == "s" else "his"]
+        name = self.pick(forms[""])
+        return name if form == "s" else name + "'s"
 
     def render(self, section: str, who: Being | None, to: Being | None) -> str:
         """A frame of the section that this story has not used yet, filled."""
@@ -391,7 +406,9 @@ class Story:
     def tell(self, section: str, who: Being | None = None, to: Being | None = None) -> None:
         """Add a sentence (or two) of the section; x is `who` (the hero), y is `to` (the friend)."""
         self.gap(0.16)
-        self.text.append(self.render(section, who, to))
+        sentence = self.render(section, who, to)
+        self.text.append(sentence[0].upper() + sentence[1:])
+        self.answering = False
         self.lone = self.seen[0] if self.seen and all(f is self.seen[0] for f in self.seen) else None
 
     def maybe(self, probability: float, section: str, who: Being | None = None, to: Being | None = None) -> None:
@@ -405,20 +422,23 @@ class Story:
         line = self.render(section, who, to)
         line = line[0].upper() + line[1:]
         named = who.forms["he"] if lone is who.forms and self.lone and self.chance(0.6) else self.pick(who.forms[""])
-        self.text.append(self.quote(line, named, how))
-        self.lone = None
+        quote = self.quote(line, named, how)
+        self.text.append(quote[0].upper() + quote[1:])
+        self.lone, self.answering = None, True
 
     def quote(self, line: str, who: str, how: str) -> str:
         """Quotation marks and one of four places for the words that say who speaks."""
         mode = self.random()
+        match = QUOTED.fullmatch(line)
+        first, rest = match.groups() if match else (line, "")
         adverb = " " + self.draw(how) if self.chance(0.3) else ""
         if mode < 0.12:
             return f'{who} {self.draw("beat")}. "{line}"'
         if mode < 0.3:
-            return f'{who} {"asked" if line[-1] == "?" else self.pick(("said", "said", "replied"))}{adverb}, "{line}"'
-        match = QUOTED.fullmatch(line)
-        first, rest = match.groups() if match and mode < 0.75 else (line, "")
-        verb = self.draw(f"call{first[-1]}.past")
+            return f'{who} {"asked" if first[-1] == "?" else "said"}{adverb}, "{line}"'
+        if mode > 0.75:
+            first, rest = line, ""
+        verb = self.draw(f"{'answer' if self.answering and first[-1] == '.' else 'call'}{first[-1]}.past")
         inverted = who not in ("he", "she") and verb != "wanted to know" and self.chance(0.5)
         tag = f"{verb} {who}" if inverted else f"{who} {verb}"
         first = first[:-1] + "," if first[-1] == "." else first
@@ -430,19 +450,21 @@ class Story:
 OUTDOORS = ("wild", "water", "green")
 
 
-def begin(s: Story, place: Place) -> None:
-    """Who the hero is, what a day it is, and a look around the place."""
+def begin(s: Story, place: Place, friend: bool = True) -> None:
+    """Who the hero is, and the friend (unless the plot brings them together), the day, a look around the place."""
     s.tell("open")
-    s.maybe(0.4, "habit")
-    s.maybe(0.35, "scene")
-    s.maybe(0.25, "detail." + place.sort)
+    s.maybe(0.35, "habit")
+    if friend:
+        s.tell("befriend")
+    s.maybe(0.3, "scene")
+    s.maybe(0.2, "detail." + place.sort)
 
 
 def finish(s: Story, other: Being, *sections: str) -> None:
     """The plot's own last words, and perhaps an ending that any story may have."""
     for section in sections:
         s.tell(section, s.hero, other)
-    s.maybe(0.2, "eat", s.hero, other)
+    s.maybe(0.2, "meal", s.hero, other)
     s.maybe(0.65, "end", s.hero, other)
 
 
@@ -450,7 +472,7 @@ def thank(s: Story, who: Being, to: Being) -> None:
     s.say(who, "thanks", to, "happily")
     if s.chance(0.5):
         s.say(to, "welcome", who, "kindly")
-    s.maybe(0.3, "hug", who, to)
+    s.maybe(0.3, "embrace", who, to)
 
 
 def plot_lost(s: Story) -> None:
@@ -461,12 +483,12 @@ def plot_lost(s: Story) -> None:
     s.give(thing, s.hero)
     begin(s, place)
     s.tell("own")
-    s.maybe(0.5, "go")
+    s.maybe(0.5, "travel")
     s.maybe(0.3, "detail." + place.sort)
     s.lay(thing, place)
     s.tell("lost.lay")
     s.tell("lost.notice")
-    s.maybe(0.6, "sad")
+    s.maybe(0.6, "grieve")
     s.maybe(0.3, "interlude")
     if s.chance(0.5):
         s.say(s.friend, "ask_trouble", s.hero, "kindly")
@@ -499,7 +521,7 @@ def plot_save(s: Story) -> None:
     s.tell("save.trouble")
     if s.chance(0.6):
         s.say(s.friend, "please_help", s.hero, "fearfully")
-    s.maybe(0.5, "think")
+    s.maybe(0.5, "ponder")
     s.tell("save.idea")
     s.fix(r=s.filled(deed, s.hero, s.friend))
     s.tell("save.deed")
@@ -525,8 +547,8 @@ def plot_hurt(s: Story) -> None:
     s.tell("hurt.healed")
     s.maybe(0.5, "play")
     s.tell("hurt.free")
-    s.maybe(0.5, "sad")
-    s.maybe(0.4, "hug", s.elder, s.hero)
+    s.maybe(0.5, "grieve")
+    s.maybe(0.4, "embrace", s.elder, s.hero)
     s.tell("hurt.return")
     s.tell("joy")
     finish(s, s.friend)
@@ -539,18 +561,17 @@ def plot_quarrel(s: Story) -> None:
     s.grownup()
     thing = s.thing("t", "toy", "music", "paper")
     begin(s, place)
-    s.maybe(0.5, "meet")
     s.tell("quarrel.start")
     s.say(s.hero, "quarrel.say", s.friend, "crossly")
     s.say(s.friend, "quarrel.say", s.hero, "crossly")
     s.tell("quarrel.pull")
     s.maybe(0.5, "interlude")
     s.tell("quarrel.apart")
-    s.tell("sad")
-    s.maybe(0.4, "think")
+    s.tell("grieve")
+    s.maybe(0.4, "ponder")
     s.say(s.hero, "quarrel.sorry", s.friend, "sadly")
     s.say(s.friend, "quarrel.sorry", s.hero, "sadly")
-    s.maybe(0.5, "hug")
+    s.maybe(0.5, "embrace")
     s.tell("quarrel.mend")
     s.maybe(0.5, "play")
     finish(s, s.friend, "quarrel.moral")
@@ -560,7 +581,7 @@ def plot_quarrel(s: Story) -> None:
 def plot_broken(s: Story) -> None:
     """A thing of the elder's breaks; the pieces are hidden, then brought out again with the truth."""
     place, hiding = s.place("p", "house"), s.place("q", "house", "green")
-    thing = s.thing("t", "tool", "treasure", "music")
+    thing = s.thing("t", "treasure", "music")
     s.give(thing, s.elder)
     begin(s, place)
     s.tell("broken.house")
@@ -571,11 +592,11 @@ def plot_broken(s: Story) -> None:
     if s.chance(0.8):
         s.say(s.hero, "broken.lie", s.elder, "fearfully")
     s.tell("broken.guilt")
-    s.maybe(0.6, "sad")
+    s.maybe(0.6, "grieve")
     s.say(s.hero, "broken.confess", s.elder, "sadly")
     s.maybe(0.5, "interlude")
     s.say(s.elder, "broken.forgive", s.hero, "kindly")
-    s.tell("hug", s.elder, s.hero)
+    s.tell("embrace", s.elder, s.hero)
     s.tell("broken.mend")
     s.give(thing, s.elder)
     finish(s, s.elder)
@@ -592,7 +613,6 @@ def plot_fear(s: Story) -> None:
     s.tell("fear.of")
     s.maybe(0.7, "fear.laugh")
     s.tell("own")
-    s.maybe(0.5, "meet")
     s.tell("fear.call")
     s.maybe(0.5, "interlude")
     if s.chance(0.5):
@@ -617,7 +637,7 @@ def plot_race(s: Story) -> None:
     s.tell("race.notice")
     s.maybe(0.7, "race.boast")
     s.say(s.friend, "race.boast_say", s.hero, "crossly")
-    s.maybe(0.4, "sad")
+    s.maybe(0.4, "grieve")
     s.tell("race.train")
     s.maybe(0.5, "scene")
     s.tell("race.run")
@@ -635,7 +655,7 @@ def plot_present(s: Story) -> None:
     thing = s.thing("t", "toy", "wear", "paper", "treasure")
     begin(s, place)
     s.tell("present.day")
-    s.maybe(0.5, "think")
+    s.maybe(0.5, "ponder")
     s.tell("present.plan")
     s.tell("present.fail")
     if s.chance(0.5):
@@ -648,7 +668,7 @@ def plot_present(s: Story) -> None:
     s.tell("present.give")
     s.give(thing, s.elder)
     s.say(s.elder, "present.joy", s.hero, "happily")
-    s.tell("hug", s.elder, s.hero)
+    s.tell("embrace", s.elder, s.hero)
     s.maybe(0.5, "joy")
     finish(s, s.elder, "present.moral")
     s.planted = thing.noun
@@ -682,10 +702,10 @@ def plot_new(s: Story) -> None:
     place = s.place("p", "green", "town")
     thing = s.thing("t", "toy", "music", "paper", "treasure")
     s.give(thing, s.friend)
-    begin(s, place)
+    begin(s, place, friend=False)
     s.tell("new.arrive")
     s.tell("new.apart")
-    s.maybe(0.6, "sad", s.friend, s.hero)
+    s.maybe(0.6, "grieve", s.friend, s.hero)
     s.tell("new.dare")
     s.say(s.hero, "new.offer", s.friend, "kindly")
     s.tell("new.show")
@@ -708,7 +728,7 @@ def plot_wish(s: Story) -> None:
     s.tell("wish.find")
     s.give(thing, s.hero)
     s.say(spirit, "wish.offer", s.hero)
-    s.maybe(0.6, "think")
+    s.maybe(0.6, "ponder")
     s.say(s.hero, "wish.make", s.friend, "happily")
     s.tell("wish.good")
     s.maybe(0.4, "joy")
@@ -717,7 +737,7 @@ def plot_wish(s: Story) -> None:
     s.say(s.hero, "wish.undo", s.friend, "fearfully")
     s.lay(thing, place)
     s.tell("wish.end")
-    s.maybe(0.5, "hug", s.friend, s.hero)
+    s.maybe(0.5, "embrace", s.friend, s.hero)
     finish(s, s.friend, "wish.moral")
     s.planted = thing.noun
 
@@ -731,12 +751,12 @@ def plot_visit(s: Story) -> None:
     s.creature()
     begin(s, place)
     s.tell("visit.task")
-    s.maybe(0.6, "go")
+    s.maybe(0.6, "travel")
     s.maybe(0.5, "detail." + place.sort)
     s.tell("visit.beggar")
     s.maybe(0.5, "interlude")
     s.tell("visit.block")
-    s.maybe(0.5, "sad")
+    s.maybe(0.5, "grieve")
     s.tell("visit.repay")
     s.tell("visit.arrive")
     s.give(thing, helper)
@@ -758,7 +778,7 @@ def plot_box(s: Story) -> None:
     s.say(s.hero, "box.guess", s.friend)
     s.say(s.friend, "box.guess", s.hero)
     s.tell("box.try")
-    s.maybe(0.6, "think")
+    s.maybe(0.6, "ponder")
     s.maybe(0.4, "interlude")
     s.tell("box.key")
     s.tell("box.open")
@@ -775,13 +795,12 @@ def plot_cook(s: Story) -> None:
     s.place("q", "green", "town")
     s.fix(i=s.draw("wrong"))
     begin(s, place)
-    s.maybe(0.4, "meet")
     s.tell("cook.plan")
     s.tell("cook.mix")
     s.maybe(0.6, "cook.mix")
     s.tell("cook.mishap")
     s.tell("cook.taste")
-    s.maybe(0.6, "sad")
+    s.maybe(0.6, "grieve")
     s.tell("cook.fix")
     s.maybe(0.5, "interlude")
     s.tell("cook.done")
@@ -794,11 +813,11 @@ def plot_way(s: Story) -> None:
     """Out past three landmarks, and home past the same three, the other way around."""
     place = s.place("p", "wild", "water")
     s.fix(m1=s.other("mark"), m2=s.other("mark"), m3=s.other("mark"))
-    begin(s, place)
+    begin(s, place, friend=False)
     s.tell("way.out")
     s.maybe(0.6, "detail." + place.sort)
     s.tell("way.lost")
-    s.maybe(0.6, "sad")
+    s.maybe(0.6, "grieve")
     s.tell("meet")
     s.say(s.friend, "way.ask", s.hero, "kindly")
     s.say(s.hero, "way.tell", s.friend)
@@ -819,10 +838,10 @@ def plot_build(s: Story) -> None:
     s.tell("build.plan")
     s.maybe(0.4, "detail." + place.sort)
     s.tell("build.first")
-    s.tell("sad")
+    s.tell("grieve")
     s.say(s.friend, "build.why", s.hero)
     s.tell("build.learn")
-    s.maybe(0.5, "think")
+    s.maybe(0.5, "ponder")
     s.tell("build.second")
     s.tell("joy")
     s.tell("build.use")
@@ -839,7 +858,7 @@ def plot_trade(s: Story) -> None:
     s.give(wanted, helper)
     s.give(first, s.hero)
     s.give(second, s.friend)
-    begin(s, place)
+    begin(s, place, friend=False)
     s.tell("trade.want")
     s.maybe(0.5, "scene")
     s.tell("trade.first")
@@ -896,11 +915,11 @@ def plot_hide(s: Story) -> None:
     s.tell("hide.sleep")
     s.maybe(0.5, "interlude")
     s.tell("hide.worry")
-    s.maybe(0.5, "sad", s.friend, s.hero)
+    s.maybe(0.5, "grieve", s.friend, s.hero)
     s.tell("hide.clue")
     s.give(thing, s.hero)
     s.tell("hide.found")
-    s.tell("hug", s.elder, s.hero)
+    s.tell("embrace", s.elder, s.hero)
     s.maybe(0.5, "joy", s.friend, s.hero)
     finish(s, s.friend)
     s.planted = thing.noun
@@ -910,7 +929,6 @@ def plot_thief(s: Story) -> None:
     """The wrong one is blamed until the crumbs are followed."""
     place = s.place("p", "house", "green")
     s.place("q", "green", "wild")
-    thing = s.thing("t", "wear", "tool")
     s.creature()
     begin(s, place)
     s.tell("thief.gone")
@@ -920,18 +938,18 @@ def plot_thief(s: Story) -> None:
     s.maybe(0.5, "interlude")
     s.tell("thief.trail")
     s.tell("thief.real")
-    s.tell("think")
+    s.tell("ponder")
     s.say(s.hero, "thief.sorry", s.friend, "sadly")
-    s.maybe(0.6, "hug")
+    s.maybe(0.6, "embrace")
     s.maybe(0.4, "play")
     finish(s, s.friend, "thief.moral")
-    s.lay(thing, place)
     s.planted = s.cast["o"][""]
 
 
 def plot_word(s: Story) -> None:
     """A word nobody understands opens a door much later."""
-    place, hall = s.place("p", *OUTDOORS), s.place("q", "wild", "water")
+    place = s.place("p", *OUTDOORS)
+    s.place("q", "wild", "water")
     s.grownup()
     thing = s.thing("t", "treasure", "music", "paper")
     s.fix(n=" ".join((s.invented("boy"), s.invented("last"))))
@@ -944,7 +962,6 @@ def plot_word(s: Story) -> None:
     s.tell("word.stuck")
     s.maybe(0.3, "interlude")
     s.say(s.hero, "word.say", s.friend)
-    s.lay(thing, hall)
     s.tell("word.open")
     s.give(thing, s.hero)
     s.tell("joy")
