@@ -168,7 +168,8 @@ class Thing:
     place: Place | None = None
 
 
-SPECIAL = frozenset(("s", "own", "own2", "spot", "intro"))
+SPECIAL = frozenset(("s", "own", "own2", "spot", "where", "intro"))
+ARTICLE = re.compile(r"\ban?\b")
 QUOTED = re.compile(r"(.+?[.!?]) (.+)")
 NEEDS_AN = re.compile(r"\b([Aa]) (?=(?!uni|use|usu|uku|eu|one|once)[aeiouAEIOU]|hour|honest)")
 SENTENCE_START = re.compile(r'(?:^|\n|[.!?] |\." )"?[a-z]')
@@ -196,11 +197,11 @@ class Story:
         self.answering = False  # the last sentence was direct speech
         self.planted = ""
         self.place("z", "wild", "water", "green")
-        weather = self.pick(("fair", "fair", "rain", "snow", "wind"))
-        self.cast["w"] = {"": self.words.items["weather." + weather], "day": self.words.items["day." + weather]}
+        self.weather(self.pick(("fair", "fair", "rain", "snow", "wind")))
         self.hero = self.somebody("h")
         self.friend = self.somebody("f")
         self.elder = self.relative("e")
+        self.cast |= {"x": self.hero.forms, "y": self.friend.forms}
         self.food("o")
         self.plot = plot or self.pick(list(PLOTS))
         PLOTS[self.plot](self)
@@ -259,7 +260,7 @@ class Story:
             noun, moved, home, eats = row[0], row[3], "a " + row[4], row[5]
         known = noun in self.taken or noun == gender
         self.taken.add(noun)
-        who = [call] if known else [call, call, full, f"the {noun}"]
+        who = [call] if known else [call, call, call, full, f"the {noun}"]
         forms = {
             **PRONOUNS[gender],
             **{"": who, "s": who, "call": call, "full": full, "kind": noun, "home": home, "eats": eats},
@@ -272,7 +273,7 @@ class Story:
     def relative(self, role: str) -> Being:
         """An elder of the hero's family."""
         kind, call, gender = self.pick(self.words.tables["relation"])
-        who = [f"{self.hero.forms['his']} {kind}", call]
+        who = [call, call, f"{self.hero.call}'s {kind}"]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": kind}
         self.cast[role] = forms
         return Being(call, gender, kind, forms)
@@ -314,6 +315,10 @@ class Story:
         forms = {"": noun, "a": f"a {long}", "the": [f"the {noun}", f"the {noun}", f"the {long}"], "use": use, "used": used}
         self.cast[role] = forms
         return Thing(noun, forms)
+
+    def weather(self, kind: str) -> None:
+        self.season = kind
+        self.cast["w"] = {"": self.words.items["weather." + kind], "day": self.words.items["day." + kind]}
 
     def food(self, role: str) -> None:
         name, some = self.pick(self.words.tables["food"])
@@ -368,6 +373,9 @@ class Story:
         if form == "spot":  # each spot in turn, so that no place is searched twice
             forms["spots"].append(forms["spots"].pop(0))
             return forms["spots"][-1]
+        if form == "where":  # "under a bench" at first, then "under the bench"
+            where, forms["where"] = forms["where"], ARTICLE.sub("the", forms["where"], count=1)
+            return where
         if form == "intro":  # introduced once, then known
             intro, forms["intro"] = forms["intro"], forms[""]
             return intro
@@ -379,8 +387,10 @@ class Story:
     def render(self, section: str, who: Being | None, to: Being | None) -> str:
         """A frame of the section that this story has not used yet, filled."""
         frames = self.words.frames[section]
-        start = int(self.random() * len(frames))
-        frame = next((f for f in frames[start:] + frames[:start] if id(f) not in self.used), frames[start])
+        for _ in range(8):
+            frame = self.pick(frames)
+            if id(frame) not in self.used:
+                break
         self.used.add(id(frame))
         return self.filled(frame, who or self.hero, to or self.friend)
 
@@ -431,14 +441,16 @@ class Story:
         mode = self.random()
         match = QUOTED.fullmatch(line)
         first, rest = match.groups() if match else (line, "")
-        adverb = " " + self.draw(how) if self.chance(0.3) else ""
+        loud = first[-1] == "!" and how in ("kindly", "sadly", "fearfully")  # nobody shouts gently
+        adverb = " " + self.draw(how) if not loud and self.chance(0.3) else ""
         if mode < 0.12:
             return f'{who} {self.draw("beat")}. "{line}"'
         if mode < 0.3:
             return f'{who} {"asked" if first[-1] == "?" else "said"}{adverb}, "{line}"'
         if mode > 0.75:
             first, rest = line, ""
-        verb = self.draw(f"{'answer' if self.answering and first[-1] == '.' else 'call'}{first[-1]}.past")
+        mark = first[-1]
+        verb = "said" if mark == "." and self.chance(0.4) else self.draw(f"{'answer' if self.answering and mark == '.' else 'call'}{mark}.past")
         inverted = who not in ("he", "she") and verb != "wanted to know" and self.chance(0.5)
         tag = f"{verb} {who}" if inverted else f"{who} {verb}"
         first = first[:-1] + "," if first[-1] == "." else first
@@ -453,19 +465,25 @@ OUTDOORS = ("wild", "water", "green")
 def begin(s: Story, place: Place, friend: bool = True) -> None:
     """Who the hero is, and the friend (unless the plot brings them together), the day, a look around the place."""
     s.tell("open")
-    s.maybe(0.35, "habit")
+    s.maybe(0.25, "habit")
     if friend:
         s.tell("befriend")
-    s.maybe(0.3, "scene")
-    s.maybe(0.2, "detail." + place.sort)
+    s.maybe(0.25, "scene")
+    look_around(s, place, 0.2)
+
+
+def look_around(s: Story, place: Place, probability: float) -> None:
+    """What there is to see, hear and smell; outdoors, not when all lies under snow."""
+    if place.sort == "house" or s.season != "snow":
+        s.maybe(probability, "detail." + place.sort)
 
 
 def finish(s: Story, other: Being, *sections: str) -> None:
     """The plot's own last words, and perhaps an ending that any story may have."""
     for section in sections:
         s.tell(section, s.hero, other)
-    s.maybe(0.2, "meal", s.hero, other)
-    s.maybe(0.65, "end", s.hero, other)
+    s.maybe(0.15, "meal", s.hero, other)
+    s.maybe(0.6, "end", s.hero, other)
 
 
 def thank(s: Story, who: Being, to: Being) -> None:
@@ -484,12 +502,12 @@ def plot_lost(s: Story) -> None:
     begin(s, place)
     s.tell("own")
     s.maybe(0.5, "travel")
-    s.maybe(0.3, "detail." + place.sort)
+    look_around(s, place, 0.3)
     s.lay(thing, place)
     s.tell("lost.lay")
     s.tell("lost.notice")
     s.maybe(0.6, "grieve")
-    s.maybe(0.3, "interlude")
+    s.maybe(0.25, "interlude")
     if s.chance(0.5):
         s.say(s.friend, "ask_trouble", s.hero, "kindly")
     s.say(s.hero, "lost.say", s.friend, "sadly")
@@ -516,7 +534,7 @@ def plot_save(s: Story) -> None:
     s.tell("save.gift")
     s.say(s.friend, "save.mock", s.hero, "crossly")
     s.tell("save.keep")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.fix(r=s.filled(trouble, s.hero, s.friend))
     s.tell("save.trouble")
     if s.chance(0.6):
@@ -565,7 +583,7 @@ def plot_quarrel(s: Story) -> None:
     s.say(s.hero, "quarrel.say", s.friend, "crossly")
     s.say(s.friend, "quarrel.say", s.hero, "crossly")
     s.tell("quarrel.pull")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("quarrel.apart")
     s.tell("grieve")
     s.maybe(0.4, "ponder")
@@ -594,7 +612,7 @@ def plot_broken(s: Story) -> None:
     s.tell("broken.guilt")
     s.maybe(0.6, "grieve")
     s.say(s.hero, "broken.confess", s.elder, "sadly")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.say(s.elder, "broken.forgive", s.hero, "kindly")
     s.tell("embrace", s.elder, s.hero)
     s.tell("broken.mend")
@@ -614,11 +632,11 @@ def plot_fear(s: Story) -> None:
     s.maybe(0.7, "fear.laugh")
     s.tell("own")
     s.tell("fear.call")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     if s.chance(0.5):
         s.say(s.friend, "please_help", s.hero, "fearfully")
     s.tell("fear.act")
-    s.maybe(0.3, "detail.wild")
+    look_around(s, place, 0.3)
     s.tell("fear.saved")
     thank(s, s.friend, s.hero)
     s.maybe(0.4, "joy", s.friend)
@@ -641,7 +659,7 @@ def plot_race(s: Story) -> None:
     s.tell("race.train")
     s.maybe(0.5, "scene")
     s.tell("race.run")
-    s.maybe(0.4, "detail." + place.sort)
+    look_around(s, place, 0.4)
     s.tell("race.win")
     s.give(thing, s.hero)
     s.tell("joy")
@@ -664,7 +682,7 @@ def plot_present(s: Story) -> None:
     s.maybe(0.6, "present.fail")
     s.lay(thing, place)
     s.tell("present.hide")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("present.give")
     s.give(thing, s.elder)
     s.say(s.elder, "present.joy", s.hero, "happily")
@@ -679,16 +697,17 @@ def plot_seed(s: Story) -> None:
     place = s.place("p", "green")
     s.grownup()
     s.fix(b=s.draw("crop"))
+    s.weather("fair")
     begin(s, place)
     s.tell("seed.get")
     s.tell("seed.plant")
     s.tell("seed.wait")
     s.tell("seed.wait")
-    s.maybe(0.4, "detail.green")
+    look_around(s, place, 0.4)
     s.tell("seed.sprout")
     s.tell("seed.danger")
     s.maybe(0.6, "seed.danger")
-    s.maybe(0.3, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("seed.fruit")
     s.tell("joy")
     s.tell("seed.share")
@@ -752,9 +771,9 @@ def plot_visit(s: Story) -> None:
     begin(s, place)
     s.tell("visit.task")
     s.maybe(0.6, "travel")
-    s.maybe(0.5, "detail." + place.sort)
+    look_around(s, place, 0.5)
     s.tell("visit.beggar")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("visit.block")
     s.maybe(0.5, "grieve")
     s.tell("visit.repay")
@@ -779,7 +798,7 @@ def plot_box(s: Story) -> None:
     s.say(s.friend, "box.guess", s.hero)
     s.tell("box.try")
     s.maybe(0.6, "ponder")
-    s.maybe(0.4, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("box.key")
     s.tell("box.open")
     s.give(thing, s.hero)
@@ -802,7 +821,7 @@ def plot_cook(s: Story) -> None:
     s.tell("cook.taste")
     s.maybe(0.6, "grieve")
     s.tell("cook.fix")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("cook.done")
     thank(s, s.hero, s.elder)
     finish(s, s.friend, "cook.moral")
@@ -815,14 +834,14 @@ def plot_way(s: Story) -> None:
     s.fix(m1=s.other("mark"), m2=s.other("mark"), m3=s.other("mark"))
     begin(s, place, friend=False)
     s.tell("way.out")
-    s.maybe(0.6, "detail." + place.sort)
+    look_around(s, place, 0.6)
     s.tell("way.lost")
     s.maybe(0.6, "grieve")
     s.tell("meet")
     s.say(s.friend, "way.ask", s.hero, "kindly")
     s.say(s.hero, "way.tell", s.friend)
     s.tell("way.back")
-    s.maybe(0.4, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("way.home")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "way.moral")
@@ -836,7 +855,7 @@ def plot_build(s: Story) -> None:
     s.fix(b=s.draw("building"), n=" ".join((s.invented("girl"), s.invented("last"))))
     begin(s, place)
     s.tell("build.plan")
-    s.maybe(0.4, "detail." + place.sort)
+    look_around(s, place, 0.4)
     s.tell("build.first")
     s.tell("grieve")
     s.say(s.friend, "build.why", s.hero)
@@ -865,7 +884,7 @@ def plot_trade(s: Story) -> None:
     s.give(first, s.friend)
     s.give(second, s.hero)
     s.tell("trade.second")
-    s.maybe(0.4, "interlude")
+    s.maybe(0.25, "interlude")
     s.say(helper, "trade.ask", s.hero, "happily")
     s.say(s.hero, "agree", helper, "happily")
     s.tell("trade.done", s.hero, helper)
@@ -890,9 +909,9 @@ def plot_noise(s: Story) -> None:
     s.tell("noise.hear")
     s.say(s.friend, "noise.guess", s.hero, "fearfully")
     s.say(s.hero, "noise.guess", s.friend, "fearfully")
-    s.maybe(0.4, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("noise.go")
-    s.maybe(0.5, "detail.house")
+    look_around(s, place, 0.5)
     s.tell("noise.find")
     s.tell("noise.end")
     s.maybe(0.6, "joy")
@@ -913,7 +932,7 @@ def plot_hide(s: Story) -> None:
     s.tell("hide.spot")
     s.tell("hide.seek")
     s.tell("hide.sleep")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("hide.worry")
     s.maybe(0.5, "grieve", s.friend, s.hero)
     s.tell("hide.clue")
@@ -935,7 +954,7 @@ def plot_thief(s: Story) -> None:
     s.say(s.hero, "thief.blame", s.friend, "crossly")
     s.say(s.friend, "thief.deny", s.hero, "sadly")
     s.tell("thief.hurt")
-    s.maybe(0.5, "interlude")
+    s.maybe(0.25, "interlude")
     s.tell("thief.trail")
     s.tell("thief.real")
     s.tell("ponder")
@@ -960,7 +979,7 @@ def plot_word(s: Story) -> None:
     s.tell("word.door")
     s.say(s.friend, "word.try", s.hero, "crossly")
     s.tell("word.stuck")
-    s.maybe(0.3, "interlude")
+    s.maybe(0.25, "interlude")
     s.say(s.hero, "word.say", s.friend)
     s.tell("word.open")
     s.give(thing, s.hero)
