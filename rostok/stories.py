@@ -10,10 +10,10 @@ How a story is made:
     3. sentences  `tell` draws a frame for each step and fills it from the cast; `say` makes dialogue
     4. polish     a/an and capital letters, once over the finished text
 
-Steps 1, 3 and 4 are rostok.storyteller; this file has the plots and the measures. Story i is a pure function of
-(seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences later
-(`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past, knowledge
-of the world beyond one story, and any claim to literature.
+Steps 1, 3 and 4 are rostok.storyteller; this file has the plots and the measures. Story i is a pure function
+of (seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences
+later (`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past,
+knowledge of the world beyond one story, and any claim to literature.
 """
 
 import argparse
@@ -187,11 +187,11 @@ def plot_fear(s: Story) -> None:
 
 
 def plot_race(s: Story) -> None:
-    """Practice beats boasting, and a helping hand beats both."""
+    """Practice beats boasting."""
     place = s.place("p", *OUTDOORS, "town")
     thing = s.thing("t")
-    thing_holder = s.grownup()
-    s.give(thing, thing_holder)
+    judge = s.grownup()
+    s.give(thing, judge)
     s.fix(b=s.draw("contest"))
     begin(s, place)
     s.tell("race.notice", "?race.boast")
@@ -199,7 +199,7 @@ def plot_race(s: Story) -> None:
     s.tell("?grieve", "race.train", "?scene", "race.run")
     look_around(s, place)
     s.tell("race.win")
-    s.give(thing, s.hero)
+    s.give(thing, s.hero, judge)
     s.tell("joy")
     finish(s, s.friend, "race.moral")
     s.planted = thing.noun
@@ -291,7 +291,7 @@ def plot_visit(s: Story) -> None:
     s.tell("visit.task", "?travel")
     look_around(s, place)
     s.tell("visit.beggar", "visit.block", "?grieve", "visit.repay", "visit.arrive")
-    s.give(thing, helper)
+    s.give(thing, helper, s.hero)
     s.say(helper, "thanks", s.hero, "happily")
     finish(s, helper, "visit.moral")
     s.planted = thing.noun
@@ -379,14 +379,14 @@ def plot_trade(s: Story) -> None:
     s.give(second, s.friend)
     begin(s, place, friend=False)
     s.tell("trade.want", "?scene", "trade.first")
-    s.give(first, s.friend)
-    s.give(second, s.hero)
+    s.give(first, s.friend, s.hero)
+    s.give(second, s.hero, s.friend)
     s.tell("trade.second", "?interlude")
     s.say(helper, "trade.ask", s.hero, "happily")
     s.say(s.hero, "agree", helper, "happily")
     s.tell("trade.done", who=s.hero, to=helper)
-    s.give(second, helper)
-    s.give(wanted, s.hero)
+    s.give(second, helper, s.hero)
+    s.give(wanted, s.hero, helper)
     s.tell("joy", "?home")
     finish(s, s.friend, "trade.moral")
     s.planted = second.noun
@@ -476,7 +476,7 @@ def plot_learn(s: Story) -> None:
     s.say(s.hero, "learn.quit", s.friend, "sadly")
     s.say(s.friend, "learn.teach", s.hero, "kindly")
     s.tell("learn.lend")
-    s.give(thing, s.hero)
+    s.give(thing, s.hero, s.friend)
     s.tell("learn.again", "?scene", "learn.can", "joy")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "learn.back")
@@ -520,7 +520,7 @@ def measure(stories: Sequence[str]) -> dict[str, float]:
         "equal stories": len(stories) - len(set(stories)),
         "median words": statistics.median(len(story.split()) for story in stories),
         "word forms": len(forms),
-        "word forms seen in lower case": len(plain),
+        "word forms in lower case": len(plain),
         "word entropy, bits": -sum(n / total * math.log2(n / total) for n in forms.values()),
         "gzip ratio": len(gzip.compress(raw, 6)) / len(raw),
     }
@@ -548,7 +548,7 @@ def first_bytes(texts: list[str], size: int) -> list[str]:
     kept, room = [], size
     for text in texts:
         room -= len(text)
-        if room < 0:
+        if kept and room < 0:
             break
         kept.append(text)
     return kept

@@ -1,14 +1,15 @@
 """The story teller: word lists, a small world, sentences filled from frames. The plots are in rostok.stories.
 
-A frame is a line of rostok/words/frames.txt or plots.txt. `{h.s} [ran|walked] {p.to} {quickly}.` draws one of [a|b]
-and an item of the list {quickly}, and looks up the roles: {h.s} is the hero as a subject (the name, or a pronoun
-where it cannot mean anybody else), {p.to} is "to the forest". `Story.tell` draws a frame of a section and fills it,
-`Story.say` makes direct speech, `polish` sees to a/an and capitals. Left out: grammar that no frame spells out.
+A frame is a line of rostok/words/frames.txt or plots.txt. `{h.s} [ran|walked] {p.to} {quickly}.` draws one
+of [ran|walked] and an item of the list {quickly}, and looks up the roles: {h.s} is the hero as a subject
+(the name, or a pronoun where it cannot mean anybody else), {p.to} is "to the forest". `Story.tell` draws a
+frame of a section and fills it, `Story.say` makes direct speech, `polish` sees to a/an and capitals. Left
+out: grammar that no frame has.
 """
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,6 +18,7 @@ from typing import Any
 Frame = tuple[Any, ...]  # of str (as it stands), list (draw one Frame), (role, form) (look it up in the cast)
 Forms = dict[str, Any]  # form -> str, or a list of str to draw from
 
+TABLES = ("animals", "things", "places", "foods", "jobs", "relations", "troubles", "verbs")
 ROLES = {
     **{
         "h": "hero",
@@ -70,35 +72,32 @@ def split_rows(lines: list[str]) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")] for line in lines]
 
 
+def read_all(split: Callable[[list[str]], list[Any]], *names: str) -> dict[str, list[Any]]:
+    """The sections of several files, split into items or rows."""
+    return {section: split(lines) for name in names for section, lines in read_sections(name).items()}
+
+
 class Words:
     """All word lists, each by section: `items` (words), `tables` (rows), `frames` (compiled sentences)."""
 
     def __init__(self) -> None:
-        self.items = {
-            k: split_items(v) for name in ("lists", "names") for k, v in read_sections(name).items()
-        }
-        self.tables: dict[str, list[list[str]]] = {}
-        for name in ("animals", "things", "places", "foods", "jobs", "relations", "troubles", "verbs"):
-            self.tables |= {k: split_rows(v) for k, v in read_sections(name).items()}
+        self.items = read_all(split_items, "lists", "names")
+        self.tables = read_all(split_rows, *TABLES)
+        self.tables["food"] = self.tables["dish"] + self.tables["snack"]
         for section in read_sections("verbs"):
-            columns = zip(*self.tables[section], strict=True)
-            self.items |= dict(
-                zip((section, section + ".past", section + ".ing"), map(list, columns), strict=True)
-            )
-        self.items["beast"], self.items["beasts"] = (
-            [row[i] for row in self.tables["animal"]] for i in (0, 1)
-        )
-        self.items["fancy"] = [row[0] for row in self.tables["fancy"]]
-        self.items["thing"], self.items["things"] = ([row[i] for row in self.tables["thing"]] for i in (0, 1))
-        self.frames: dict[str, list[Frame]] = {}
-        for name in self.items:
-            self.frames[
-                name
-            ] = []  # all lists exist before the first frame is compiled: they may name each other
-        sentences = {k: v for name in ("frames", "plots") for k, v in read_sections(name).items()}
+            self.columns(section, section, section + ".past", section + ".ing")
+        self.columns("animal", "beast", "beasts")
+        self.columns("thing", "thing", "things")
+        self.columns("fancy", "fancy")
+        sentences = read_all(list, "frames", "plots")
+        self.frames: dict[str, list[Frame]] = {name: [] for name in self.items}  # lists may name each other
         for name, lines in [*self.items.items(), *sentences.items()]:
-            self.frames.setdefault(name, []).extend(self.compile(line) for line in lines)
+            self.frames.setdefault(name, []).extend(map(self.compile, lines))
         self.troubles = [(row[0], *map(self.compile, row[1:])) for row in self.tables["trouble"]]
+
+    def columns(self, table: str, *names: str) -> None:
+        """The first columns of a table as word lists of these names."""
+        self.items |= {name: [row[i] for row in self.tables[table]] for i, name in enumerate(names)}
 
     def compile(self, text: str) -> Frame:
         """A frame's text as parts. "a [red|blue] {t}." -> ("a ", [("red",), ("blue",)], ("t", ""), ".")."""
@@ -146,11 +145,9 @@ PRONOUNS = {
 
 @dataclass(slots=True, eq=False)
 class Being:
-    """Somebody with a name to call, a gender and a kind ("fox", "girl", "baker")."""
+    """Somebody, with the name to call and the forms that the frames may use: {h.he}, {h.full}, ..."""
 
     call: str
-    gender: str
-    kind: str
     forms: Forms
 
 
@@ -158,7 +155,6 @@ class Being:
 class Place:
     """Somewhere with spots where a thing may lie; `sort` is wild, water, green, town or house."""
 
-    name: str
     sort: str
     spots: list[str]
     forms: Forms
@@ -166,12 +162,11 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class Thing:
-    """Something that is with its holder, or lies at a place; `forms["where"]` is then the spot."""
+    """Something that is with its holder, or lies where `forms["where"]` says (then nobody holds it)."""
 
     noun: str
     forms: Forms
     holder: Being | None = None
-    place: Place | None = None
 
 
 SPECIAL = frozenset(("s", "own", "own2", "spot", "where", "intro"))
@@ -208,7 +203,7 @@ class Story:
         self.friend = self.somebody("f")
         self.elder = self.relative("e")
         self.cast |= {"x": self.hero.forms, "y": self.friend.forms}
-        self.food("o", "dish", "snack")
+        self.food("o")
 
     def __str__(self) -> str:
         return polish("".join(self.text))
@@ -277,7 +272,7 @@ class Story:
             "tint": self.draw("tint" if noun == gender else "tint.animal"),
         }
         self.cast[role] = forms
-        return Being(call, gender, noun, forms)
+        return Being(call, forms)
 
     def relative(self, role: str) -> Being:
         """An elder of the hero's family."""
@@ -285,7 +280,7 @@ class Story:
         who = [call]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": kind}
         self.cast[role] = forms
-        return Being(call, gender, kind, forms)
+        return Being(call, forms)
 
     def grownup(self, role: str = "k") -> Being:
         """A helper with a trade."""
@@ -296,7 +291,7 @@ class Story:
         who = [call, f"the {job}"]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": job, "busy": busy}
         self.cast[role] = forms | {"intro": intro}
-        return Being(call, gender, job, self.cast[role])
+        return Being(call, self.cast[role])
 
     def place(self, role: str, *sorts: str) -> Place:
         """A place of one of these sorts, not yet in the story."""
@@ -308,7 +303,7 @@ class Story:
         where = sorted(spots.split("; "), key=lambda _: self.random())
         forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spots": where}
         self.cast[role] = forms
-        return Place(name, sort, where, forms)
+        return Place(sort, where, forms)
 
     def thing(self, role: str, *sorts: str) -> Thing:
         """A thing, of one of these sorts if any is given, with a look of its own."""
@@ -335,8 +330,8 @@ class Story:
         self.season = kind
         self.cast["w"] = {"": self.words.items["weather." + kind], "day": self.words.items["day." + kind]}
 
-    def food(self, role: str, *sorts: str) -> None:
-        name, some, _ = self.pick([row for row in self.words.tables["food"] if row[2] in sorts])
+    def food(self, role: str, table: str = "food") -> None:
+        name, some = self.pick(self.words.tables[table])
         self.cast[role] = {"": name, "some": some}
 
     def creature(self, role: str = "c") -> str:
@@ -349,7 +344,7 @@ class Story:
         """A being of fancy without a name or a gender: "the genie"."""
         kind = self.draw("fancy")
         self.cast[role] = {"": kind}
-        return Being(kind, "none", kind, {"": [f"the {kind}"], "he": "it", "his": "its", "him": "it"})
+        return Being(kind, {"": [f"the {kind}"], "he": "it", "his": "its", "him": "it"})
 
     def fix(self, **roles: str) -> None:
         """Give a role one wording for the whole story: fix(b="the dark")."""
@@ -358,12 +353,14 @@ class Story:
 
     # -- the world moves on
 
-    def give(self, thing: Thing, holder: Being) -> None:
-        thing.holder, thing.place = holder, None
+    def give(self, thing: Thing, holder: Being, giver: Being | None = None) -> None:
+        """The thing passes from the giver (None: from where it lay, or from outside the story)."""
+        assert thing.holder is giver, "a plot hands over what its giver does not hold"
+        thing.holder = holder
 
     def lay(self, thing: Thing, place: Place) -> None:
-        """Nobody holds the thing any longer: it lies at one spot of the place, and stays there."""
-        thing.holder, thing.place = None, place
+        """Nobody holds the thing now: it lies at one spot of the place, where nobody looks by chance."""
+        thing.holder = None
         thing.forms["where"] = place.spots.pop()
 
     # -- telling
