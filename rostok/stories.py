@@ -1,456 +1,64 @@
 """Children's stories without a download: a seeded story grammar with a world state.
 
     python -m rostok.stories --count 3 --seed 0                        print three stories
-    python -m rostok.stories --measure --count 50000 --reference FILE  measure them beside a file of real stories
+    python -m rostok.stories --measure --count 50000 --reference FILE  figures, beside those of real stories
 
 How a story is made:
 
-    1. cast       people (gender, kind, name or invented name), things, places and food are drawn from rostok/words/*.txt
-    2. plot       one of PLOTS, a short function, moves the world on (who holds what, where a thing lies) and tells each step
-    3. sentences  `tell` draws a frame of the step from frames.txt or plots.txt and fills it from the cast; `say` makes dialogue
+    1. cast       people (gender, kind, name or invented name), things, places, food: from rostok/words/*.txt
+    2. plot       one of PLOTS, a short function, moves the world on (who holds what, where a thing lies)
+    3. sentences  `tell` draws a frame for each step and fills it from the cast; `say` makes dialogue
     4. polish     a/an and capital letters, once over the finished text
 
-Story i is a pure function of (seed, i), on every platform. Every story plants a thing, a name or a word and comes back to it
-sentences later (`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past,
-any knowledge of the world beyond one story, and any claim that these are good literature.
+Steps 1, 3 and 4 are rostok.storyteller; this file has the plots and the measures. Story i is a pure function
+of (seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences
+later (`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past,
+knowledge of the world beyond one story, and any claim to literature.
 """
 
 import argparse
 import gzip
 import math
-import random
 import re
 import statistics
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from rostok.errors import UserError, run_main
+from rostok.storyteller import Being, Place, Story
 
-Frame = tuple[Any, ...]  # of str (as it stands), list (draw one Frame), (role, form) (look it up in the cast)
-Forms = dict[str, Any]  # form -> str, or a list of str to draw from
-
-ROLES = {
-    **{"h": "hero", "f": "friend", "e": "elder of the hero's family", "k": "grown-up helper", "c": "a nameless creature"},
-    **{"x": "who acts in this frame", "y": "whom x turns to", "t": "the thing", "u": "another thing", "v": "a third thing"},
-    **{"p": "the place", "q": "another place", "z": "where the hero lives", "o": "food", "n": "an invented name or a word"},
-    **{"b": "what the plot is about", "i": "a detail of it", "r": "a whole clause"},
-    **{"m1": "first landmark", "m2": "second landmark", "m3": "third landmark"},
-}
-
-
-# ---- word lists ------------------------------------------------------------------------------------------------------
-
-
-def read_sections(name: str) -> dict[str, list[str]]:
-    """The lines of rostok/words/NAME.txt under their @section heads, without comments and blank lines."""
-    sections: dict[str, list[str]] = {}
-    text = resources.files("rostok").joinpath("words", f"{name}.txt").read_text(encoding="ascii")
-    for line in filter(None, (line.strip() for line in text.splitlines())):
-        if line.startswith("@"):
-            lines = sections[line[1:]] = []
-        elif not line.startswith("#"):
-            lines.append(line)
-    return sections
-
-
-def split_items(lines: list[str]) -> list[str]:
-    """["red, blue,", "green"] -> ["red", "blue", "green"]."""
-    return [item.strip() for item in ",".join(lines).split(",") if item.strip()]
-
-
-def split_rows(lines: list[str]) -> list[list[str]]:
-    """["fox | foxes"] -> [["fox", "foxes"]]."""
-    return [[cell.strip() for cell in line.split("|")] for line in lines]
-
-
-class Words:
-    """All word lists: `items` (words), `tables` (rows of cells) and `frames` (compiled sentences), each by section name."""
-
-    def __init__(self) -> None:
-        self.items = {k: split_items(v) for name in ("lists", "names") for k, v in read_sections(name).items()}
-        self.tables: dict[str, list[list[str]]] = {}
-        for name in ("animals", "things", "places", "foods", "jobs", "relations", "troubles", "verbs"):
-            self.tables |= {k: split_rows(v) for k, v in read_sections(name).items()}
-        for section in read_sections("verbs"):
-            columns = zip(*self.tables[section], strict=True)
-            self.items |= dict(zip((section, section + ".past", section + ".ing"), map(list, columns), strict=True))
-        self.items["beast"], self.items["beasts"] = ([row[i] for row in self.tables["animal"]] for i in (0, 1))
-        self.items["fancy"] = [row[0] for row in self.tables["fancy"]]
-        self.items["thing"] = [row[0] for row in self.tables["thing"]]
-        self.frames: dict[str, list[Frame]] = {}
-        for name in self.items:
-            self.frames[name] = []  # all lists exist before the first frame is compiled: they may name each other
-        sentences = {k: v for name in ("frames", "plots") for k, v in read_sections(name).items()}
-        for name, lines in (self.items | sentences).items():
-            self.frames.setdefault(name, []).extend(self.compile(line) for line in lines)
-        self.troubles = [(row[0], *map(self.compile, row[1:])) for row in self.tables["trouble"]]
-
-    def compile(self, text: str) -> Frame:
-        """A frame's text as parts. "a [red|blue] {t}." -> ("a ", [("red",), ("blue",)], ("t", ""), ".")."""
-        parts, end = self._parts(re.findall(r"[][|{}]|[^][|{}]+", text), 0, text)
-        return tuple(parts)
-
-    def _parts(self, tokens: list[str], i: int, text: str) -> tuple[list[Any], int]:
-        parts: list[Any] = []
-        while i < len(tokens) and tokens[i] not in "|]":
-            if tokens[i] == "[":
-                options: list[Frame] = []
-                while tokens[i] != "]":
-                    option, i = self._parts(tokens, i + 1, text)
-                    options.append(tuple(option))
-                parts.append(options)
-            elif tokens[i] == "{":
-                parts.append(self._slot(tokens[i + 1], text))
-                i += 2
-            else:
-                parts.append(tokens[i])
-            i += 1
-        return parts, i
-
-    def _slot(self, name: str, text: str) -> Any:
-        role, _, form = name.partition(".")
-        if role in ROLES:
-            return role, form
-        if name not in self.frames:
-            raise ValueError(f"no role and no word list is named {name!r}, in the frame {text!r}")
-        return self.frames[name]
-
-
-@cache
-def words() -> Words:
-    """The word lists, read and compiled once."""
-    return Words()
-
-
-# ---- the world -------------------------------------------------------------------------------------------------------
-
-PRONOUNS = {
-    "girl": {"he": "she", "him": "her", "his": "her", "himself": "herself", "He": "She", "His": "Her"},
-    "boy": {"he": "he", "him": "him", "his": "his", "himself": "himself", "He": "He", "His": "His"},
-}
-
-
-@dataclass(slots=True, eq=False)
-class Being:
-    """Somebody with a name to call, a gender and a kind ("fox", "girl", "baker")."""
-
-    call: str
-    gender: str
-    kind: str
-    forms: Forms
-
-
-@dataclass(slots=True, eq=False)
-class Place:
-    """Somewhere with spots where a thing may lie; `sort` is wild, water, green, town or house."""
-
-    name: str
-    sort: str
-    spots: list[str]
-    forms: Forms
-
-
-@dataclass(slots=True, eq=False)
-class Thing:
-    """Something that is with its holder, or lies at a place; `forms["where"]` is then the spot."""
-
-    noun: str
-    forms: Forms
-    holder: Being | None = None
-    place: Place | None = None
-
-
-QUOTED = re.compile(r"(.+?[.!?]) (.+)")
-NEEDS_AN = re.compile(r"\b([Aa]) (?=(?!uni|use|usu|uku|eu|one|once)[aeiouAEIOU]|hour|honest)")
-SENTENCE_START = re.compile(r'(?:^|\n|[.!?] |\." )"?[a-z]')
-
-
-def polish(text: str) -> str:
-    """a/an and capitals. "a egg fell. it broke." -> "An egg fell. It broke."."""
-    text = NEEDS_AN.sub(r"\1n ", text)
-    return SENTENCE_START.sub(lambda match: match[0].upper(), text)
-
-
-class Story:
-    """One story: its world, its cast (role -> forms) and the text told so far."""
-
-    def __init__(self, seed: int, index: int, plot: str | None = None) -> None:
-        self.random = random.Random(f"{seed}/{index}").random
-        self.words = words()
-        self.cast: dict[str, Forms] = {}
-        self.text: list[str] = []
-        self.seen: list[Forms] = []  # the beings that the sentence in work has named so far
-        self.lone: Forms | None = None  # the one being of the last sentence: now a pronoun may stand for it
-        self.used: set[int] = set()  # frames told already
-        self.taken: set[str] = set()  # first letters, kinds and nouns that would be confused
-        self.since_break = 0
-        self.planted = ""
-        self.place("z", "wild", "water", "green")
-        self.hero = self.somebody("h")
-        self.friend = self.somebody("f")
-        self.elder = self.relative("e")
-        self.food("o")
-        self.plot = plot or self.pick(list(PLOTS))
-        PLOTS[self.plot](self)
-
-    def __str__(self) -> str:
-        return polish("".join(self.text))
-
-    # -- chance
-
-    def pick(self, options: Sequence[Any]) -> Any:
-        return options[int(self.random() * len(options))]
-
-    def chance(self, probability: float) -> bool:
-        return self.random() < probability
-
-    def draw(self, section: str) -> str:
-        """A filled item of a word list."""
-        out: list[str] = []
-        self.fill(self.pick(self.words.frames[section]), out)
-        return "".join(out)
-
-    def other(self, section: str) -> str:
-        """A word of a list that this story has not taken yet."""
-        while (word := self.pick(self.words.items[section])) in self.taken:
-            pass
-        self.taken.add(word)
-        return word
-
-    # -- cast
-
-    def invented(self, gender: str) -> str:
-        """A first name of our own making: "Zorbin"."""
-        return "".join(self.pick(self.words.items[s]) for s in ("onset", "vowel", "coda", "tail." + gender))
-
-    def name(self, gender: str, share_invented: float) -> tuple[str, str]:
-        """(what one is called, the full name), with a first letter that no one else in the story has."""
-        while True:
-            if made := self.chance(share_invented):
-                call = self.invented(gender)
-            else:
-                call = self.pick(self.words.items[gender])
-            if call[0] not in self.taken:
-                self.taken.add(call[0])
-                last = self.pick(self.words.items["onset"]) + self.pick(self.words.items["tail.last"])
-                return call, f"{call} {last}" if made and self.chance(0.7) else call
-
-    def somebody(self, role: str) -> Being:
-        """A child, an animal or a being of fancy."""
-        gender, kind = self.pick(("girl", "boy")), self.random()
-        if kind < 0.5:
-            call, full = self.name(gender, 0.15)
-            noun, moved, home, eats = gender, self.draw("go.past"), f"a {self.draw('size')} house", self.pick(self.words.tables["food"])[0]
-        else:
-            row = self.pick(self.words.tables["animal" if kind < 0.85 else "fancy"])
-            call, full = self.name(gender, 0.6)
-            noun, moved, home, eats = row[0], row[3], "a " + row[4], row[5]
-        known = noun in self.taken or noun == gender
-        self.taken.add(noun)
-        who = [call] if known else [call, call, full, f"the {noun}"]
-        forms = {
-            **PRONOUNS[gender],
-            **{"": who, "s": who, "call": call, "full": full, "kind": noun, "home": home, "eats": eats},
-            **{"moved": moved, "a": f"a {self.draw('trait')} {self.pick(('', 'little ', 'young '))}{noun}"},
-            "tint": self.draw("tint" if noun == gender else "tint.animal"),
-        }
-        self.cast[role] = forms
-        return Being(call, gender, noun, forms)
-
-    def relative(self, role: str) -> Being:
-        """An elder of the hero's family."""
-        kind, call, gender = self.pick(self.words.tables["relation"])
-        who = [f"{self.hero.forms['his']} {kind}", call]
-        forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": kind}
-        self.cast[role] = forms
-        return Being(call, gender, kind, forms)
-
-    def grownup(self, role: str = "k") -> Being:
-        """A helper with a trade."""
-        job, busy = self.pick(self.words.tables["job"])
-        gender = self.pick(("girl", "boy"))
-        call = f"{'Mrs.' if gender == 'girl' else 'Mr.'} {self.pick(self.words.items['family'])}"
-        intro = [f"{call} the {job}", f"a {self.draw('elderkind')} {job} named {call}"]
-        who = [call, f"the {job}"]
-        forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": job, "busy": busy}
-        self.cast[role] = forms | {"intro": intro}
-        return Being(call, gender, job, self.cast[role])
-
-    def place(self, role: str, *sorts: str) -> Place:
-        """A place of one of these sorts, not yet in the story."""
-        while True:
-            name, preposition, sort, spots = self.pick(self.words.tables["place"])
-            if sort in sorts and name not in self.taken:
-                break
-        self.taken.add(name)
-        where = spots.split("; ")
-        forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spot": where}
-        self.cast[role] = forms
-        return Place(name, sort, where, forms)
-
-    def thing(self, role: str, *sorts: str) -> Thing:
-        """A thing, of one of these sorts if any is given, with a look of its own."""
-        while True:
-            noun, _, sort, use, used = self.pick(self.words.tables["thing"])
-            if (not sorts or sort in sorts) and noun not in self.taken:
-                break
-        self.taken.add(noun)
-        look = self.pick(("colour", "look." + sort, "age"))
-        long = f"{self.draw(look)} {noun}"
-        if look != "age" and self.chance(0.4):
-            long = f"{self.draw('age')} {long}"
-        forms = {"": noun, "a": f"a {long}", "the": [f"the {noun}", f"the {noun}", f"the {long}"], "use": use, "used": used}
-        self.cast[role] = forms
-        return Thing(noun, forms)
-
-    def food(self, role: str) -> None:
-        name, some = self.pick(self.words.tables["food"])
-        self.cast[role] = {"": name, "some": some}
-
-    def creature(self, role: str = "c") -> str:
-        """A nameless animal that is none of the cast."""
-        noun = self.other("beast")
-        self.cast[role] = {"": noun}
-        return noun
-
-    def spirit(self, role: str) -> Being:
-        """A being of fancy without a name or a gender: "the genie"."""
-        kind = self.draw("fancy")
-        self.cast[role] = {"": kind}
-        return Being(kind, "none", kind, {"": [f"the {kind}"], "he": "it", "his": "its", "him": "it"})
-
-    def fix(self, **roles: str) -> None:
-        """Give a role one wording for the whole story: fix(b="the dark")."""
-        for role, text in roles.items():
-            self.cast[role] = {"": text}
-
-    # -- the world moves on
-
-    def give(self, thing: Thing, holder: Being) -> None:
-        thing.holder, thing.place = holder, None
-
-    def lay(self, thing: Thing, place: Place) -> None:
-        """Nobody holds the thing any longer: it lies at one spot of the place, and stays there."""
-        thing.holder, thing.place = None, place
-        thing.forms["where"] = self.pick(place.spots)
-
-    # -- telling
-
-    def fill(self, frame: Frame, out: list[str]) -> None:
-        """Append the frame's text: draw its choices, look up its roles."""
-        for part in frame:
-            kind = type(part)
-            if kind is str:
-                out.append(part)
-            elif kind is list:
-                self.fill(part[int(self.random() * len(part))], out)
-            else:
-                forms = self.cast[part[0]]
-                value = forms[part[1]]
-                if part[1] == "s" and forms is self.lone and self.random() < 0.7:
-                    value = forms["he"]
-                if "he" in forms:
-                    self.seen.append(forms)
-                out.append(value if type(value) is str else value[int(self.random() * len(value))])
-
-    def render(self, section: str, who: Being | None, to: Being | None) -> str:
-        """A frame of the section that this story has not used yet, filled."""
-        frames = self.words.frames[section]
-        start = int(self.random() * len(frames))
-        frame = next((f for f in frames[start:] + frames[:start] if id(f) not in self.used), frames[start])
-        self.used.add(id(frame))
-        return self.filled(frame, who or self.hero, to or self.friend)
-
-    def filled(self, frame: Frame, who: Being, to: Being) -> str:
-        """A compiled frame with x = who and y = to, as text."""
-        self.cast["x"], self.cast["y"] = who.forms, to.forms
-        out: list[str] = []
-        self.fill(frame, out)
-        return "".join(out)
-
-    def gap(self, break_chance: float) -> None:
-        """Append the space before the next sentence: a blank, or sometimes a line break."""
-        self.seen = []
-        if not self.text:
-            return
-        if self.since_break >= 2 and self.random() < break_chance:
-            self.text.append("\n")
-            self.since_break, self.lone = 0, None
-        else:
-            self.text.append(" ")
-            self.since_break += 1
-
-    def tell(self, section: str, who: Being | None = None, to: Being | None = None) -> None:
-        """Add a sentence (or two) of the section; x is `who` (the hero), y is `to` (the friend)."""
-        self.gap(0.16)
-        self.text.append(self.render(section, who, to))
-        self.lone = self.seen[0] if self.seen and all(f is self.seen[0] for f in self.seen) else None
-
-    def maybe(self, probability: float, section: str, who: Being | None = None, to: Being | None = None) -> None:
-        if self.random() < probability:
-            self.tell(section, who, to)
-
-    def say(self, who: Being, section: str, to: Being, how: str = "neutrally") -> None:
-        """Add direct speech by `who` to `to`; `how` is the list of the adverbs that fit the mood."""
-        lone = self.lone
-        self.gap(0.4)
-        line = self.render(section, who, to)
-        line = line[0].upper() + line[1:]
-        named = who.forms["he"] if lone is who.forms and self.lone and self.chance(0.6) else self.pick(who.forms[""])
-        self.text.append(self.quote(line, named, how))
-        self.lone = None
-
-    def quote(self, line: str, who: str, how: str) -> str:
-        """Quotation marks and one of four places for the words that say who speaks."""
-        mode = self.random()
-        adverb = " " + self.draw(how) if self.chance(0.3) else ""
-        if mode < 0.12:
-            return f'{who} {self.draw("beat")}. "{line}"'
-        if mode < 0.3:
-            return f'{who} {"asked" if line[-1] == "?" else self.pick(("said", "said", "replied"))}{adverb}, "{line}"'
-        match = QUOTED.fullmatch(line)
-        first, rest = match.groups() if match and mode < 0.75 else (line, "")
-        verb = self.draw(f"call{first[-1]}.past")
-        inverted = who not in ("he", "she") and verb != "wanted to know" and self.chance(0.5)
-        tag = f"{verb} {who}" if inverted else f"{who} {verb}"
-        first = first[:-1] + "," if first[-1] == "." else first
-        return f'"{first}" {tag}{adverb}.' + (f' "{rest}"' if rest else "")
-
-
-# ---- plots -----------------------------------------------------------------------------------------------------------
+# ---- plots -------------------------------------------------------------------------------------------------
 
 OUTDOORS = ("wild", "water", "green")
 
 
-def begin(s: Story, place: Place) -> None:
-    """Who the hero is, what a day it is, and a look around the place."""
-    s.tell("open")
-    s.maybe(0.4, "habit")
-    s.maybe(0.35, "scene")
-    s.maybe(0.25, "detail." + place.sort)
+def begin(s: Story, place: Place, friend: bool = True) -> None:
+    """Who the hero is, and the friend (unless the plot brings them together), and a look around."""
+    s.tell("open", "?habit")
+    if friend:
+        s.tell("befriend")
+    s.tell("?scene")
+    look_around(s, place)
+
+
+def look_around(s: Story, place: Place) -> None:
+    """What there is to see, hear and smell; outdoors, not when all lies under snow."""
+    if place.sort == "house" or s.season != "snow":
+        s.tell("?detail." + place.sort)
 
 
 def finish(s: Story, other: Being, *sections: str) -> None:
     """The plot's own last words, and perhaps an ending that any story may have."""
-    for section in sections:
-        s.tell(section, s.hero, other)
-    s.maybe(0.2, "eat", s.hero, other)
-    s.maybe(0.65, "end", s.hero, other)
+    s.tell(*sections, s.pick(("?meal", "end", "end")), who=s.hero, to=other)
 
 
 def thank(s: Story, who: Being, to: Being) -> None:
     s.say(who, "thanks", to, "happily")
     if s.chance(0.5):
         s.say(to, "welcome", who, "kindly")
-    s.maybe(0.3, "hug", who, to)
+    s.tell("?embrace", who=who, to=to)
 
 
 def plot_lost(s: Story) -> None:
@@ -460,24 +68,20 @@ def plot_lost(s: Story) -> None:
     thing = s.thing("t")
     s.give(thing, s.hero)
     begin(s, place)
-    s.tell("own")
-    s.maybe(0.5, "go")
-    s.maybe(0.3, "detail." + place.sort)
+    s.tell("own", "?travel")
+    look_around(s, place)
     s.lay(thing, place)
-    s.tell("lost.lay")
-    s.tell("lost.notice")
-    s.maybe(0.6, "sad")
-    s.maybe(0.3, "interlude")
+    s.tell("lost.lay", "lost.notice", "?grieve")
     if s.chance(0.5):
         s.say(s.friend, "ask_trouble", s.hero, "kindly")
     s.say(s.hero, "lost.say", s.friend, "sadly")
     if s.chance(0.5):
         s.say(s.friend, "offer_help", s.hero, "kindly")
-    s.tell("lost.search", s.hero, s.friend)
+    s.tell("lost.search")
     s.say(s.friend, "lost.hint", s.hero)
     s.tell("lost.found")
     s.give(thing, s.hero)
-    s.maybe(0.6, "joy")
+    s.tell("?joy")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "lost.moral")
     s.planted = thing.noun
@@ -493,18 +97,16 @@ def plot_save(s: Story) -> None:
     begin(s, place)
     s.tell("save.gift")
     s.say(s.friend, "save.mock", s.hero, "crossly")
-    s.tell("save.keep")
-    s.maybe(0.5, "interlude")
+    s.tell("save.keep", "?interlude")
     s.fix(r=s.filled(trouble, s.hero, s.friend))
     s.tell("save.trouble")
     if s.chance(0.6):
         s.say(s.friend, "please_help", s.hero, "fearfully")
-    s.maybe(0.5, "think")
-    s.tell("save.idea")
+    s.tell("?ponder", "save.idea")
     s.fix(r=s.filled(deed, s.hero, s.friend))
     s.tell("save.deed")
     thank(s, s.friend, s.hero)
-    s.maybe(0.4, "joy", s.friend)
+    s.tell("?joy", who=s.friend, to=s.hero)
     finish(s, s.friend, "save.moral")
     s.planted = noun
 
@@ -515,20 +117,12 @@ def plot_hurt(s: Story) -> None:
     s.creature()
     s.fix(i=s.draw("part"), n=s.invented(s.pick(("girl", "boy"))))
     begin(s, place)
-    s.tell("hurt.find")
-    s.tell("hurt.carry")
-    s.tell("hurt.name")
-    s.tell("hurt.care")
-    s.maybe(0.6, "hurt.care")
+    s.tell("hurt.find", "hurt.carry", "hurt.name", "hurt.care", "?hurt.care")
     if s.chance(0.4):
         s.say(s.friend, "offer_help", s.hero, "kindly")
-    s.tell("hurt.healed")
-    s.maybe(0.5, "play")
-    s.tell("hurt.free")
-    s.maybe(0.5, "sad")
-    s.maybe(0.4, "hug", s.elder, s.hero)
-    s.tell("hurt.return")
-    s.tell("joy")
+    s.tell("hurt.healed", "?play", "hurt.free", "?grieve")
+    s.tell("?embrace", who=s.elder, to=s.hero)
+    s.tell("hurt.return", "joy")
     finish(s, s.friend)
     s.planted = s.cast["n"][""]
 
@@ -539,20 +133,13 @@ def plot_quarrel(s: Story) -> None:
     s.grownup()
     thing = s.thing("t", "toy", "music", "paper")
     begin(s, place)
-    s.maybe(0.5, "meet")
     s.tell("quarrel.start")
     s.say(s.hero, "quarrel.say", s.friend, "crossly")
     s.say(s.friend, "quarrel.say", s.hero, "crossly")
-    s.tell("quarrel.pull")
-    s.maybe(0.5, "interlude")
-    s.tell("quarrel.apart")
-    s.tell("sad")
-    s.maybe(0.4, "think")
+    s.tell("quarrel.pull", "quarrel.apart", "grieve", "?ponder")
     s.say(s.hero, "quarrel.sorry", s.friend, "sadly")
     s.say(s.friend, "quarrel.sorry", s.hero, "sadly")
-    s.maybe(0.5, "hug")
-    s.tell("quarrel.mend")
-    s.maybe(0.5, "play")
+    s.tell("?embrace", "quarrel.mend", "?play")
     finish(s, s.friend, "quarrel.moral")
     s.planted = thing.noun
 
@@ -560,22 +147,20 @@ def plot_quarrel(s: Story) -> None:
 def plot_broken(s: Story) -> None:
     """A thing of the elder's breaks; the pieces are hidden, then brought out again with the truth."""
     place, hiding = s.place("p", "house"), s.place("q", "house", "green")
-    thing = s.thing("t", "tool", "treasure", "music")
+    thing = s.thing("t", "treasure", "music")
     s.give(thing, s.elder)
     begin(s, place)
-    s.tell("broken.house")
-    s.tell("broken.break")
+    s.tell("broken.house", "broken.break")
     s.lay(thing, hiding)
     s.tell("broken.hide")
     s.say(s.elder, "broken.ask", s.hero)
     if s.chance(0.8):
         s.say(s.hero, "broken.lie", s.elder, "fearfully")
-    s.tell("broken.guilt")
-    s.maybe(0.6, "sad")
+    s.tell("broken.guilt", "?grieve")
     s.say(s.hero, "broken.confess", s.elder, "sadly")
-    s.maybe(0.5, "interlude")
+    s.tell("?interlude")
     s.say(s.elder, "broken.forgive", s.hero, "kindly")
-    s.tell("hug", s.elder, s.hero)
+    s.tell("embrace", who=s.elder, to=s.hero)
     s.tell("broken.mend")
     s.give(thing, s.elder)
     finish(s, s.elder)
@@ -589,41 +174,32 @@ def plot_fear(s: Story) -> None:
     thing = s.thing("t", "toy", "treasure", "wear")
     s.fix(b=s.draw("fear"))
     begin(s, place)
-    s.tell("fear.of")
-    s.maybe(0.7, "fear.laugh")
-    s.tell("own")
-    s.maybe(0.5, "meet")
-    s.tell("fear.call")
-    s.maybe(0.5, "interlude")
+    s.tell("fear.of", "?fear.laugh", "own", "fear.call", "?interlude")
     if s.chance(0.5):
         s.say(s.friend, "please_help", s.hero, "fearfully")
     s.tell("fear.act")
-    s.maybe(0.3, "detail.wild")
+    look_around(s, place)
     s.tell("fear.saved")
     thank(s, s.friend, s.hero)
-    s.maybe(0.4, "joy", s.friend)
+    s.tell("?joy", who=s.friend, to=s.hero)
     finish(s, s.friend, "fear.moral")
     s.planted = thing.noun
 
 
 def plot_race(s: Story) -> None:
-    """Practice beats boasting, and a helping hand beats both."""
+    """Practice beats boasting."""
     place = s.place("p", *OUTDOORS, "town")
     thing = s.thing("t")
-    thing_holder = s.grownup()
-    s.give(thing, thing_holder)
+    judge = s.grownup()
+    s.give(thing, judge)
     s.fix(b=s.draw("contest"))
     begin(s, place)
-    s.tell("race.notice")
-    s.maybe(0.7, "race.boast")
+    s.tell("race.notice", "?race.boast")
     s.say(s.friend, "race.boast_say", s.hero, "crossly")
-    s.maybe(0.4, "sad")
-    s.tell("race.train")
-    s.maybe(0.5, "scene")
-    s.tell("race.run")
-    s.maybe(0.4, "detail." + place.sort)
+    s.tell("?grieve", "race.train", "?scene", "race.run")
+    look_around(s, place)
     s.tell("race.win")
-    s.give(thing, s.hero)
+    s.give(thing, s.hero, judge)
     s.tell("joy")
     finish(s, s.friend, "race.moral")
     s.planted = thing.noun
@@ -632,24 +208,19 @@ def plot_race(s: Story) -> None:
 def plot_present(s: Story) -> None:
     """A present made by hand, hidden until the day."""
     place = s.place("p", *OUTDOORS, "house")
-    thing = s.thing("t", "toy", "wear", "paper", "treasure")
+    thing = s.thing("t", "toy", "wear", "paper")
     begin(s, place)
-    s.tell("present.day")
-    s.maybe(0.5, "think")
-    s.tell("present.plan")
-    s.tell("present.fail")
+    s.tell("present.day", "?ponder", "present.plan", "present.fail")
     if s.chance(0.5):
         s.say(s.friend, "offer_help", s.hero, "kindly")
         s.say(s.hero, "thanks", s.friend, "happily")
-    s.maybe(0.6, "present.fail")
+    s.tell("?present.fail")
     s.lay(thing, place)
-    s.tell("present.hide")
-    s.maybe(0.5, "interlude")
-    s.tell("present.give")
+    s.tell("present.hide", "present.give")
     s.give(thing, s.elder)
     s.say(s.elder, "present.joy", s.hero, "happily")
-    s.tell("hug", s.elder, s.hero)
-    s.maybe(0.5, "joy")
+    s.tell("embrace", who=s.elder, to=s.hero)
+    s.tell("?joy")
     finish(s, s.elder, "present.moral")
     s.planted = thing.noun
 
@@ -659,19 +230,11 @@ def plot_seed(s: Story) -> None:
     place = s.place("p", "green")
     s.grownup()
     s.fix(b=s.draw("crop"))
+    s.weather("fair")
     begin(s, place)
-    s.tell("seed.get")
-    s.tell("seed.plant")
-    s.tell("seed.wait")
-    s.tell("seed.wait")
-    s.maybe(0.4, "detail.green")
-    s.tell("seed.sprout")
-    s.tell("seed.danger")
-    s.maybe(0.6, "seed.danger")
-    s.maybe(0.3, "interlude")
-    s.tell("seed.fruit")
-    s.tell("joy")
-    s.tell("seed.share")
+    s.tell("seed.get", "seed.plant", "seed.wait", "seed.wait")
+    look_around(s, place)
+    s.tell("seed.sprout", "seed.danger", "?seed.danger", "?interlude", "seed.fruit", "joy", "seed.share")
     s.say(s.friend, "thanks", s.hero, "happily")
     finish(s, s.friend)
     s.planted = "seed"
@@ -682,21 +245,19 @@ def plot_new(s: Story) -> None:
     place = s.place("p", "green", "town")
     thing = s.thing("t", "toy", "music", "paper", "treasure")
     s.give(thing, s.friend)
-    begin(s, place)
-    s.tell("new.arrive")
-    s.tell("new.apart")
-    s.maybe(0.6, "sad", s.friend, s.hero)
+    begin(s, place, friend=False)
+    s.tell("new.arrive", "new.apart")
+    s.tell("?grieve", who=s.friend, to=s.hero)
     s.tell("new.dare")
     s.say(s.hero, "new.offer", s.friend, "kindly")
     s.tell("new.show")
     if s.chance(0.6):
         s.say(s.friend, "thanks", s.hero, "happily")
-    s.tell("play")
-    s.tell("new.all")
-    s.maybe(0.6, "joy", s.friend, s.hero)
-    s.maybe(0.4, "home")
+    s.tell("play", "new.all")
+    s.tell("?joy", who=s.friend, to=s.hero)
+    s.tell("?home")
     finish(s, s.friend)
-    s.planted = thing.noun
+    s.planted = s.friend.call
 
 
 def plot_wish(s: Story) -> None:
@@ -708,16 +269,13 @@ def plot_wish(s: Story) -> None:
     s.tell("wish.find")
     s.give(thing, s.hero)
     s.say(spirit, "wish.offer", s.hero)
-    s.maybe(0.6, "think")
+    s.tell("?ponder")
     s.say(s.hero, "wish.make", s.friend, "happily")
-    s.tell("wish.good")
-    s.maybe(0.4, "joy")
-    s.tell("wish.bad")
-    s.maybe(0.5, "wish.bad")
+    s.tell("wish.good", "?joy", "wish.bad", "?wish.bad")
     s.say(s.hero, "wish.undo", s.friend, "fearfully")
     s.lay(thing, place)
     s.tell("wish.end")
-    s.maybe(0.5, "hug", s.friend, s.hero)
+    s.tell("?embrace", who=s.friend, to=s.hero)
     finish(s, s.friend, "wish.moral")
     s.planted = thing.noun
 
@@ -730,18 +288,11 @@ def plot_visit(s: Story) -> None:
     s.give(thing, s.hero)
     s.creature()
     begin(s, place)
-    s.tell("visit.task")
-    s.maybe(0.6, "go")
-    s.maybe(0.5, "detail." + place.sort)
-    s.tell("visit.beggar")
-    s.maybe(0.5, "interlude")
-    s.tell("visit.block")
-    s.maybe(0.5, "sad")
-    s.tell("visit.repay")
-    s.tell("visit.arrive")
-    s.give(thing, helper)
+    s.tell("visit.task", "?travel")
+    look_around(s, place)
+    s.tell("visit.beggar", "visit.block", "?grieve", "visit.repay", "visit.arrive")
+    s.give(thing, helper, s.hero)
     s.say(helper, "thanks", s.hero, "happily")
-    s.maybe(0.5, "home")
     finish(s, helper, "visit.moral")
     s.planted = thing.noun
 
@@ -757,14 +308,9 @@ def plot_box(s: Story) -> None:
     s.tell("box.find")
     s.say(s.hero, "box.guess", s.friend)
     s.say(s.friend, "box.guess", s.hero)
-    s.tell("box.try")
-    s.maybe(0.6, "think")
-    s.maybe(0.4, "interlude")
-    s.tell("box.key")
-    s.tell("box.open")
+    s.tell("box.try", "?ponder", "?interlude", "box.key", "box.open")
     s.give(thing, s.hero)
-    s.tell("joy")
-    s.tell("box.note")
+    s.tell("joy", "box.note")
     finish(s, s.friend, "box.moral")
     s.planted = "box"
 
@@ -773,18 +319,20 @@ def plot_cook(s: Story) -> None:
     """Cooking goes wrong, and then right."""
     place = s.place("p", "house", "town")
     s.place("q", "green", "town")
+    s.food("o", "dish")
     s.fix(i=s.draw("wrong"))
     begin(s, place)
-    s.maybe(0.4, "meet")
-    s.tell("cook.plan")
-    s.tell("cook.mix")
-    s.maybe(0.6, "cook.mix")
-    s.tell("cook.mishap")
-    s.tell("cook.taste")
-    s.maybe(0.6, "sad")
-    s.tell("cook.fix")
-    s.maybe(0.5, "interlude")
-    s.tell("cook.done")
+    s.tell(
+        "cook.plan",
+        "cook.mix",
+        "?cook.mix",
+        "cook.mishap",
+        "cook.taste",
+        "?grieve",
+        "cook.fix",
+        "?interlude",
+        "cook.done",
+    )
     thank(s, s.hero, s.elder)
     finish(s, s.friend, "cook.moral")
     s.planted = s.cast["o"][""]
@@ -794,17 +342,13 @@ def plot_way(s: Story) -> None:
     """Out past three landmarks, and home past the same three, the other way around."""
     place = s.place("p", "wild", "water")
     s.fix(m1=s.other("mark"), m2=s.other("mark"), m3=s.other("mark"))
-    begin(s, place)
+    begin(s, place, friend=False)
     s.tell("way.out")
-    s.maybe(0.6, "detail." + place.sort)
-    s.tell("way.lost")
-    s.maybe(0.6, "sad")
-    s.tell("meet")
+    look_around(s, place)
+    s.tell("way.lost", "?grieve", "meet")
     s.say(s.friend, "way.ask", s.hero, "kindly")
     s.say(s.hero, "way.tell", s.friend)
-    s.tell("way.back")
-    s.maybe(0.4, "interlude")
-    s.tell("way.home")
+    s.tell("way.back", "way.home")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "way.moral")
     s.planted = s.cast["m1"][""]
@@ -817,16 +361,10 @@ def plot_build(s: Story) -> None:
     s.fix(b=s.draw("building"), n=" ".join((s.invented("girl"), s.invented("last"))))
     begin(s, place)
     s.tell("build.plan")
-    s.maybe(0.4, "detail." + place.sort)
-    s.tell("build.first")
-    s.tell("sad")
+    look_around(s, place)
+    s.tell("build.first", "grieve")
     s.say(s.friend, "build.why", s.hero)
-    s.tell("build.learn")
-    s.maybe(0.5, "think")
-    s.tell("build.second")
-    s.tell("joy")
-    s.tell("build.use")
-    s.maybe(0.5, "play")
+    s.tell("build.learn", "?ponder", "build.second", "joy", "build.use", "?play")
     finish(s, s.friend, "build.moral")
     s.planted = s.cast["b"][""]
 
@@ -839,21 +377,17 @@ def plot_trade(s: Story) -> None:
     s.give(wanted, helper)
     s.give(first, s.hero)
     s.give(second, s.friend)
-    begin(s, place)
-    s.tell("trade.want")
-    s.maybe(0.5, "scene")
-    s.tell("trade.first")
-    s.give(first, s.friend)
-    s.give(second, s.hero)
-    s.tell("trade.second")
-    s.maybe(0.4, "interlude")
+    begin(s, place, friend=False)
+    s.tell("trade.want", "?scene", "trade.first")
+    s.give(first, s.friend, s.hero)
+    s.give(second, s.hero, s.friend)
+    s.tell("trade.second", "?interlude")
     s.say(helper, "trade.ask", s.hero, "happily")
     s.say(s.hero, "agree", helper, "happily")
-    s.tell("trade.done", s.hero, helper)
-    s.give(second, helper)
-    s.give(wanted, s.hero)
-    s.tell("joy")
-    s.maybe(0.5, "home")
+    s.tell("trade.done", who=s.hero, to=helper)
+    s.give(second, helper, s.hero)
+    s.give(wanted, s.hero, helper)
+    s.tell("joy", "?home")
     finish(s, s.friend, "trade.moral")
     s.planted = second.noun
 
@@ -866,17 +400,12 @@ def plot_noise(s: Story) -> None:
     s.creature()
     s.fix(n=s.draw("sound"))
     begin(s, place)
-    s.tell("own")
-    s.maybe(0.5, "play")
-    s.tell("noise.hear")
+    s.tell("own", "?play", "noise.hear")
     s.say(s.friend, "noise.guess", s.hero, "fearfully")
     s.say(s.hero, "noise.guess", s.friend, "fearfully")
-    s.maybe(0.4, "interlude")
     s.tell("noise.go")
-    s.maybe(0.5, "detail.house")
-    s.tell("noise.find")
-    s.tell("noise.end")
-    s.maybe(0.6, "joy")
+    look_around(s, place)
+    s.tell("noise.find", "noise.end", "?joy")
     finish(s, s.friend, "noise.moral")
     s.planted = thing.noun
 
@@ -888,20 +417,15 @@ def plot_hide(s: Story) -> None:
     thing = s.thing("t", "toy", "wear", "music")
     s.give(thing, s.hero)
     begin(s, place)
-    s.maybe(0.6, "own")
-    s.tell("hide.game")
+    s.tell("own", "hide.game")
     s.lay(thing, place)
-    s.tell("hide.spot")
-    s.tell("hide.seek")
-    s.tell("hide.sleep")
-    s.maybe(0.5, "interlude")
-    s.tell("hide.worry")
-    s.maybe(0.5, "sad", s.friend, s.hero)
+    s.tell("hide.spot", "hide.seek", "hide.sleep", "?interlude", "hide.worry")
+    s.tell("?grieve", who=s.friend, to=s.hero)
     s.tell("hide.clue")
     s.give(thing, s.hero)
     s.tell("hide.found")
-    s.tell("hug", s.elder, s.hero)
-    s.maybe(0.5, "joy", s.friend, s.hero)
+    s.tell("embrace", who=s.elder, to=s.hero)
+    s.tell("?joy", who=s.friend, to=s.hero)
     finish(s, s.friend)
     s.planted = thing.noun
 
@@ -910,45 +434,33 @@ def plot_thief(s: Story) -> None:
     """The wrong one is blamed until the crumbs are followed."""
     place = s.place("p", "house", "green")
     s.place("q", "green", "wild")
-    thing = s.thing("t", "wear", "tool")
     s.creature()
     begin(s, place)
     s.tell("thief.gone")
     s.say(s.hero, "thief.blame", s.friend, "crossly")
     s.say(s.friend, "thief.deny", s.hero, "sadly")
-    s.tell("thief.hurt")
-    s.maybe(0.5, "interlude")
-    s.tell("thief.trail")
-    s.tell("thief.real")
-    s.tell("think")
+    s.tell("thief.hurt", "thief.trail", "thief.real", "ponder")
     s.say(s.hero, "thief.sorry", s.friend, "sadly")
-    s.maybe(0.6, "hug")
-    s.maybe(0.4, "play")
+    s.tell("?embrace", "?play")
     finish(s, s.friend, "thief.moral")
-    s.lay(thing, place)
     s.planted = s.cast["o"][""]
 
 
 def plot_word(s: Story) -> None:
     """A word nobody understands opens a door much later."""
-    place, hall = s.place("p", *OUTDOORS), s.place("q", "wild", "water")
+    place = s.place("p", *OUTDOORS)
+    s.place("q", "wild", "water")
     s.grownup()
     thing = s.thing("t", "treasure", "music", "paper")
     s.fix(n=" ".join((s.invented("boy"), s.invented("last"))))
     begin(s, place)
-    s.tell("word.old")
-    s.tell("word.keep")
-    s.maybe(0.4, "scene")
-    s.tell("word.door")
+    s.tell("word.old", "word.keep", "?scene", "word.door")
     s.say(s.friend, "word.try", s.hero, "crossly")
-    s.tell("word.stuck")
-    s.maybe(0.3, "interlude")
+    s.tell("word.stuck", "?interlude")
     s.say(s.hero, "word.say", s.friend)
-    s.lay(thing, hall)
     s.tell("word.open")
     s.give(thing, s.hero)
-    s.tell("joy")
-    s.maybe(0.5, "home")
+    s.tell("joy", "?home")
     finish(s, s.friend, "word.moral")
     s.planted = s.cast["n"][""]
 
@@ -960,16 +472,12 @@ def plot_learn(s: Story) -> None:
     s.give(thing, s.friend)
     s.fix(b=s.draw("skill"))
     begin(s, place)
-    s.tell("learn.want")
-    s.tell("learn.fail")
+    s.tell("learn.want", "learn.fail")
     s.say(s.hero, "learn.quit", s.friend, "sadly")
     s.say(s.friend, "learn.teach", s.hero, "kindly")
     s.tell("learn.lend")
-    s.give(thing, s.hero)
-    s.tell("learn.again")
-    s.maybe(0.5, "scene")
-    s.tell("learn.can")
-    s.tell("joy")
+    s.give(thing, s.hero, s.friend)
+    s.tell("learn.again", "?scene", "learn.can", "joy")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "learn.back")
     s.planted = thing.noun
@@ -980,20 +488,30 @@ PLOTS: dict[str, Callable[[Story], None]] = {
 }
 
 
-def generate_stories(count: int, seed: int = 0, start: int = 0) -> Iterator[str]:
-    """Stories start .. start + count - 1 of this seed; story i is a function of (seed, i) alone."""
-    for index in range(start, start + count):
-        yield str(Story(seed, index))
+def make_story(seed: int, index: int, plot: str | None = None) -> Story:
+    """The story of this number, a pure function of its arguments; str() of it is the text."""
+    story = Story(seed, index)
+    PLOTS[plot or story.pick(list(PLOTS))](story)
+    return story
 
 
-# ---- measures --------------------------------------------------------------------------------------------------------
+def generate_stories(count: int, seed: int = 0) -> Iterator[str]:
+    """`count` stories, about 1,000 characters of ASCII each; story i depends on (seed, i) alone.
+
+    >>> len(set(generate_stories(20)))
+    20
+    """
+    return (str(make_story(seed, index)) for index in range(count))
+
+
+# ---- measures ----------------------------------------------------------------------------------------------
 
 
 def measure(stories: Sequence[str]) -> dict[str, float]:
     """Length (words), variety (word forms, entropy in bits a word) and redundancy (gzip) of some texts."""
     text = "\n\n".join(stories)
     forms = Counter(re.findall(r"[a-z]+", text.lower()))
-    plain = {w for w in re.findall(r"\b[a-z]+\b", text)}
+    plain = set(re.findall(r"\b[a-z]+\b", text))
     total = sum(forms.values())
     raw = text.encode()
     return {
@@ -1002,14 +520,14 @@ def measure(stories: Sequence[str]) -> dict[str, float]:
         "equal stories": len(stories) - len(set(stories)),
         "median words": statistics.median(len(story.split()) for story in stories),
         "word forms": len(forms),
-        "word forms seen in lower case": len(plain),
+        "word forms in lower case": len(plain),
         "word entropy, bits": -sum(n / total * math.log2(n / total) for n in forms.values()),
         "gzip ratio": len(gzip.compress(raw, 6)) / len(raw),
     }
 
 
 def report(count: int, seed: int, reference: Path | None) -> None:
-    """Print the measures of `count` stories, and of as many bytes of the reference (texts end at <|endoftext|>)."""
+    """Print the measures of `count` stories, and of as much of the reference (<|endoftext|> ends a text)."""
     start = time.process_time()
     stories = list(generate_stories(count, seed))
     seconds = time.process_time() - start
@@ -1030,19 +548,23 @@ def first_bytes(texts: list[str], size: int) -> list[str]:
     kept, room = [], size
     for text in texts:
         room -= len(text)
-        if room < 0:
+        if kept and room < 0:
             break
         kept.append(text)
     return kept
 
 
 def main(argv: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m rostok.stories", description="Make or measure built-in stories.")
+    parser = argparse.ArgumentParser(
+        prog="python -m rostok.stories", description="Make or measure built-in stories."
+    )
     parser.add_argument("--count", type=int, default=3, help="how many stories (3)")
     parser.add_argument("--seed", type=int, default=0, help="another seed, other stories (0)")
     parser.add_argument("--plot", choices=list(PLOTS), help="only stories of this plot")
     parser.add_argument("--measure", action="store_true", help="print figures instead of stories")
-    parser.add_argument("--reference", type=Path, help="with --measure: a file of real stories to compare with")
+    parser.add_argument(
+        "--reference", type=Path, help="with --measure: a file of real stories to compare with"
+    )
     args = parser.parse_args(argv)
     if args.count < 1:
         raise UserError(f"--count {args.count}: wanted a number of stories, 1 or more, e.g. --count 3")
@@ -1052,7 +574,7 @@ def main(argv: Sequence[str]) -> None:
         report(args.count, args.seed, args.reference)
         return
     for index in range(args.count):
-        print(Story(args.seed, index, args.plot), end="\n\n")
+        print(make_story(args.seed, index, args.plot), end="\n\n")
 
 
 if __name__ == "__main__":
