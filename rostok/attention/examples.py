@@ -381,11 +381,11 @@ _LIST: tuple[Example, ...] = (
                 ["24.53", "54.60", "2.72", "492.75", "2980.96"],
             ),
             Value("total", 3555.5559902, "3555.56"),
-            Value("token-1", 0.006900, "0.69", "OK", "weights", 0, 100),
-            Value("token-2", 0.015356, "1.54", "OK", "weights", 1, 100),
-            Value("token-3", 0.000765, "0.08", "OK", "weights", 2, 100),
-            Value("token-4", 0.138586, "13.86", "OK", "weights", 3, 100),
-            Value("token-5", 0.838394, "83.83", "OFF", "weights", 4, 100),
+            Value("token-1", 0.00689977, "0.69", "OK", "weights", 0, 100),
+            Value("token-2", 0.01535573, "1.54", "OK", "weights", 1, 100),
+            Value("token-3", 0.00076452, "0.08", "OK", "weights", 2, 100),
+            Value("token-4", 0.13858565, "13.86", "OK", "weights", 3, 100),
+            Value("token-5", 0.83839433, "83.83", "OFF", "weights", 4, 100),
         ),
         {
             "en": "Token 5 gets 83.84 %, not 83.83 %. The printed column adds up to exactly 100.00, the "

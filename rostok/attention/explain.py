@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from rostok.attention.examples import EXAMPLES, STATUS, Example, Text, compute, find
+from rostok.attention.examples import EXAMPLES, STATUS, Example, Text, Value, compute, find
 from rostok.attention.experiments import ALIASES, EXPERIMENTS, Table
 from rostok.attention.reference import Array
 from rostok.errors import UserError
@@ -29,7 +29,7 @@ WORDS: dict[str, Text] = {
     "similarity": {"en": "Similarity: q · k", "ru": "Похожесть: q · k"},
     "scale": {"en": "Scale", "ru": "Масштаб"},
     "mask": {"en": "Mask", "ru": "Маска"},
-    "no mask": {"en": "none: every query sees every key", "ru": "нет: каждый запрос видит все ключи"},
+    "no mask": {"en": "none, every query sees every key", "ru": "нет, каждый запрос видит все ключи"},
     "softmax": {"en": "Softmax of each row: the weights", "ru": "Softmax по строкам: веса"},
     "mix": {
         "en": "Mix: each output is a weighted sum of the rows of V",
@@ -44,7 +44,10 @@ WORDS: dict[str, Text] = {
     "too large": {"en": "inf: too large for float64", "ru": "inf: не помещается в float64"},
     "weights": {"en": "Weights: divided by the sum", "ru": "Веса: делим на сумму"},
     "formula": {"en": "Formula", "ru": "Формула"},
-    "row sums": {"en": "row sums", "ru": "суммы строк"},
+    "row sums": {
+        "en": "each row of weights sums to 1, max error {0:.1e}",
+        "ru": "веса каждой строки в сумме дают 1, наибольшая ошибка {0:.1e}",
+    },
     "torch": {
         "en": "equal to torch's scaled_dot_product_attention, max difference {0:.1e}",
         "ru": "совпадает со scaled_dot_product_attention из torch, наибольшая разница {0:.1e}",
@@ -85,6 +88,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "what", nargs="?", metavar="EXAMPLE", help="a handle (S0-14), an alias (she) or an experiment"
     )
     parser.add_argument("--list", action="store_true", help="name all examples and experiments")
+    parser.add_argument(
+        "--markdown", action="store_true", help="every printed and exact value: docs/worked-examples.md"
+    )
     for name, rows in (("q", "queries (n, d)"), ("k", "keys (m, d)"), ("v", "values (m, d_v)")):
         parser.add_argument(
             f"--{name}", metavar="FILE", help=f"your own {rows}: .csv, .npy, .json or plain text"
@@ -115,6 +121,9 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--scale must be a finite number. Got {args.scale}")
     if args.plot:
         check_plot_path(Path(args.plot), args.force)
+    if args.markdown:
+        print(markdown(), end="")
+        return 0
     if args.list or not (args.what or own):
         print(list_json() if args.json else list_text(args.lang))
         return 0
@@ -125,6 +134,8 @@ def run(args: argparse.Namespace) -> int:
     if isinstance(found, Table):
         return show_table(found, args)
     example = changed(found, args) if not own else found
+    if args.plot and example.kind == "numbers":
+        raise UserError(f"{example.handle} has no weights to draw. Try S0-14")
     report = explain(example)
     print(report.as_json() if args.json else report.as_text(args.lang))
     if args.plot:
@@ -202,7 +213,7 @@ def own_example(args: argparse.Namespace) -> Example:
 
 
 def load_matrix(path: Path) -> Array:
-    """A matrix (rows, columns) of finite float64 numbers from .npy, .json, .csv or whitespace text. One row may be 1-D."""
+    """A matrix (rows, columns) of finite float64 numbers from .npy, .json, .csv or text; 1-D is one row."""
     readers: dict[str, Callable[[Path], Any]] = {".npy": _read_npy, ".json": _read_json}
     try:
         rows = readers.get(path.suffix.lower(), _read_text)(path)
@@ -268,8 +279,9 @@ class Report:
 
     @property
     def tolerance(self) -> float:
-        """1e-9 relative to the largest output."""
-        return 1e-9 * max(1.0, float(np.abs(self.computed.get("output", 1.0)).max()))
+        """1e-9 at the size of the largest output; large scores lose as many digits as they have."""
+        sizes = [float(np.abs(self.computed.get(name, 1.0)).max()) for name in ("output", "scaled")]
+        return 1e-9 * max(1.0, sizes[0]) * max(1.0, sizes[1])
 
     def as_text(self, lang: str) -> str:
         example = self.example
@@ -284,7 +296,7 @@ class Report:
     def check_lines(self, lang: str) -> list[str]:
         lines = []
         if self.row_sum_error is not None:
-            lines.append(f"{say('row sums', lang)}: 1 ± {self.row_sum_error:.1e}")
+            lines.append(say("row sums", lang, self.row_sum_error))
         if self.torch_difference is not None:
             key = "torch" if self.torch_difference < self.tolerance else "not torch"
             lines.append(say(key, lang, self.torch_difference))
@@ -369,11 +381,11 @@ def torch_difference(example: Example, computed: Mapping[str, Any]) -> float | N
 
 def plain(value: Any) -> Any:
     """Arrays as nested lists for JSON; infinities (closed scores, overflow) as null."""
-    if isinstance(value, np.ndarray | np.generic | list | tuple):
-        return [plain(item) for item in value] if np.ndim(value) else plain(np.asarray(value).item())
-    if isinstance(value, float):
-        return value if np.isfinite(value) else None
-    return value
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value if not isinstance(value, float) or np.isfinite(value) else None
 
 
 # ---- the steps as text -----------------------------------------------------------------------------------
@@ -482,8 +494,8 @@ def number(value: float, digits: int = 4) -> str:
     """A number for a table: integers as they are, small ones not rounded to nothing, others with `digits` places."""
     if not np.isfinite(value):
         return str(float(value))
-    if value == round(value) and abs(value) < 1e15:
-        return str(int(value))
+    if abs(value - round(value)) < 1e-14 * max(1, abs(value)) < 1 and (value == 0 or abs(value) > 0.5):
+        return str(round(value))
     if abs(value) < 10.0**-digits or abs(value) >= 1e6:
         return f"{value:.3g}"
     return f"{value:.{digits}f}"
@@ -521,7 +533,7 @@ def aligned(table: list[list[str]]) -> list[str]:
     for row in table:
         cells = [
             cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths))
+            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
         ]
         lines.append("  ".join(cells).rstrip())
     return lines
@@ -530,18 +542,23 @@ def aligned(table: list[list[str]]) -> list[str]:
 def value_text(value: Any, factor: float = 1) -> str:
     """An exact value for a table, six places, in the unit of its printed twin."""
     if np.ndim(value) > 1:
-        return "×".join(str(n) for n in np.shape(value))
+        return ", ".join(f"[{value_text(row, factor)}]" for row in value)
     if np.ndim(value) == 1:
         return " ".join(value_text(item, factor) for item in value)
     scaled = value * factor
-    return (
-        str(scaled) if isinstance(scaled, int) else f"{scaled:.6g}" if abs(scaled) < 1e-4 else f"{scaled:.6f}"
-    )
+    if isinstance(scaled, int) or abs(scaled) < 1e-4:
+        return f"{scaled:.7g}" if isinstance(scaled, float) else str(scaled)
+    return f"{scaled:.6f}".rstrip("0").rstrip(".")
 
 
 def printed_text(printed: Any) -> str:
     """What the text printed, or a dash."""
-    return "—" if printed is None else " ".join(printed) if isinstance(printed, list) else str(printed)
+    return "—" if printed is None else " ".join(printed) if isinstance(printed, list) else printed
+
+
+def unit_text(value: Value) -> str:
+    """The name of a value with the unit in which it was printed."""
+    return value.name + {100: ", %", 1e-6: ", 10⁶"}.get(value.factor, "")
 
 
 def value_lines(example: Example, lang: str) -> list[str]:
@@ -551,7 +568,8 @@ def value_lines(example: Example, lang: str) -> list[str]:
         return []
     table = [[say(name, lang) for name in ("value", "printed", "exact", "status")]]
     table += [
-        [v.name, printed_text(v.printed), value_text(v.exact, v.factor), STATUS[v.status][lang]] for v in rows
+        [unit_text(v), printed_text(v.printed), value_text(v.exact, v.factor), STATUS[v.status][lang]]
+        for v in rows
     ]
     return ["", *aligned(table)]
 
@@ -562,14 +580,14 @@ def value_lines(example: Example, lang: str) -> list[str]:
 def table_text(table: Table, lang: str) -> str:
     """An experiment as aligned columns and its note."""
 
-    def cell(value: Any) -> str:
-        return value[lang] if isinstance(value, dict) else value if isinstance(value, str) else number(value)
-
-    rows = [
-        [column[lang] for column in table.columns],
-        *([cell(value) for value in row] for row in table.rows),
-    ]
+    rows = [[column[lang] for column in table.columns]]
+    rows += [[cell_text(cell, lang) for cell in row] for row in table.rows]
     return "\n".join([table.title[lang], "", *aligned(rows), "", table.note[lang]])
+
+
+def cell_text(cell: Any, lang: str) -> str:
+    """A cell of an experiment: a text in `lang`, a string or a number."""
+    return cell[lang] if isinstance(cell, dict) else cell if isinstance(cell, str) else number(cell)
 
 
 def table_json(name: str, table: Table) -> str:
@@ -590,6 +608,54 @@ def list_text(lang: str) -> str:
         handles = ", ".join(alias for alias, target in ALIASES.items() if target == name)
         lines.append(f"  {name}" + (f" ({handles})" if handles else ""))
     return "\n".join([*lines, "", say("how", lang, "S0-14")])
+
+
+def markdown() -> str:
+    """docs/worked-examples.md: every example with its values, then every experiment."""
+    lines = [MARKDOWN_HEAD]
+    for example in EXAMPLES.values():
+        lines += [
+            f"### {example.handle}: {example.title['en']}",
+            "",
+            f"    python attend.py explain {example.handle}",
+            "",
+        ]
+        rows = [
+            [unit_text(v), printed_text(v.printed), value_text(v.exact, v.factor), v.status]
+            for v in example.values
+        ]
+        lines += [*markdown_table(["value", "printed", "exact", ""], rows), ""]
+        lines += [example.note["en"], ""] if example.note else []
+    lines += [MARKDOWN_EXPERIMENTS, ""]
+    for name, experiment in EXPERIMENTS.items():
+        table = experiment()
+        rows = [[cell_text(cell, "en") for cell in row] for row in table.rows]
+        lines += [f"### {name}: {table.title['en']}", "", f"    python attend.py explain {name}", ""]
+        lines += [*markdown_table([column["en"] for column in table.columns], rows), "", table.note["en"], ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def markdown_table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    """Lines of a Markdown table."""
+    return ["| " + " | ".join(row) + " |" for row in (heads, ["---"] * len(heads), *rows)]
+
+
+MARKDOWN_HEAD = """# The worked examples
+
+Every number of the four texts on attention that needs no trained model, computed anew. `printed` is what the text
+shows, `exact` is what the arithmetic gives (six places), and the last column says how they stand:
+
+- OK: right as printed; ROUND: right, but coarse; OURS: not in the text.
+- OFF: the printed number is wrong. **Ours is the exact one**, and the note under the table says why.
+- LOOSE: the number is right, the words around it need a qualification.
+
+This page is made by `python attend.py explain --markdown > docs/worked-examples.md`; a test holds it in step with
+`rostok/attention/examples.py`, and another computes each exact value with the NumPy reference. `python attend.py
+explain she --lang ru` speaks Russian; `--plot she.svg` draws; `--q q.csv --k k.csv --v v.csv` takes your own numbers.
+
+## Examples
+"""
+MARKDOWN_EXPERIMENTS = "## Experiments"
 
 
 def alias_text(example: Example) -> str:
@@ -673,8 +739,6 @@ def save_plot(example: Example, computed: Mapping[str, Any], path: Path, lang: s
     """Draw the weights of an example as one heat map a head, with the numbers in the cells; same input, same bytes."""
     import matplotlib
 
-    if example.kind == "numbers":
-        raise UserError(f"{example.handle} has no weights to draw. Try S0-14")
     maps = np.atleast_2d(np.asarray(computed["weights"]))
     maps = maps[None] if maps.ndim == 2 else maps  # (H, n, m)
     with matplotlib.rc_context({"svg.hashsalt": "rostok", "svg.fonttype": "none"}):
