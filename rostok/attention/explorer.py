@@ -8,11 +8,11 @@
     page([dict, ...]) -> str                               # the documents inside the page
 
 The page is page/page.html, page/page.css, page/strings.json and page/*.js, put together here and nothing else: no
-framework, no build step. The scripts are ES modules that Node runs in the tests; inside the page they stand in one
-<script>, in the order of SCRIPTS. The page's own Content-Security-Policy allows that one script (by its hash), that
-one style sheet, and no connection at all.
+framework, no build step. The scripts are ES modules that Node runs in the tests; in the page they are one script, in
+the order of SCRIPTS, which page/loader.js unpacks. The page's own Content-Security-Policy allows these two scripts
+and the style sheet by their hashes, and no connection at all.
 
-What a document holds is described in docs/explorer.md. It is strict JSON (no NaN), about 200 KB at 64 tokens.
+What a document holds is described in docs/explorer.md. It is strict JSON (no NaN), about 150 KB at 64 tokens.
 """
 
 import base64
@@ -291,10 +291,10 @@ def demo_documents() -> list[dict[str, Any]]:
 
     previous, start, induction, same, an even average, and one of random q and k vectors, for the step cards.
     """
-    return [_demo(name, story, look) for name, (story, *look) in STORIES.items()]
+    return [_demo(name, *STORIES[name]) for name in ("name", "doll", "he")]
 
 
-def _demo(name: str, story: str, look: Sequence[str]) -> dict[str, Any]:
+def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
     pieces = ["◆", *demo_pieces(story)]
     vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
     ids = np.array([vocabulary[piece] for piece in pieces])
@@ -320,7 +320,7 @@ def _demo(name: str, story: str, look: Sequence[str]) -> dict[str, Any]:
         **codec.encode(pattern),
         "qkv": _qkv(trace, tensors, config, [(0, 5)]),
         "heads": head_scores(pattern, ids.tolist(), 0),
-        "view": opening(pattern, pieces, (look[0], look[1])),
+        "view": opening(pattern, pieces, (query, key)),
         "checks": {},
     }  # fmt: skip
 
@@ -357,19 +357,23 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
     if not documents:
         raise UserError("a page needs at least one text; give --text, --file or --demo")
     script = "".join(_inline(ASSETS / f"{name}.js") for name in SCRIPTS)
-    style = _squeeze((ASSETS / "page.css").read_text("utf-8"))
+    loader = _squeeze((ASSETS / "loader.js").read_text("utf-8"))
+    style = _tighten((ASSETS / "page.css").read_text("utf-8"))
     strings = json.loads((ASSETS / "strings.json").read_text("utf-8"))
-    data = [f'<script type="application/json" class="document">{_json(doc)}</script>' for doc in documents]
+    packed = [  # the script last: it reads the others
+        _packed("application/json", "strings", _json(strings)),
+        _packed("application/json", "examples", _json(_examples())),
+        _packed("module", "app", script),
+    ]
     parts = {
         "title": html.escape(title),
         "policy": "; ".join([
-            "default-src 'none'", f"script-src {_hash(script)}", f"style-src {_hash(style)}", "img-src blob: data:",
-            "base-uri 'none'", "form-action 'none'"]),
+            "default-src 'none'", f"script-src {_hash(loader)} {_hash(script)}", f"style-src {_hash(style)}",
+            "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]),
         "style": style,
-        "strings": _json(strings),
-        "examples": _json(_examples()),
-        "documents": "\n".join(data),
-        "script": script,
+        "documents": "\n".join(f'<script type="application/json" class="document">{_json(d)}</script>' for d in documents),
+        "packed": "\n".join(packed),
+        "loader": loader,
     }  # fmt: skip
     template = _squeeze((ASSETS / "page.html").read_text("utf-8"))
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)  # one pass: no text is read twice
@@ -412,6 +416,15 @@ def _squeeze(text: str) -> str:
     """Drop indentation, empty lines and lines that are only a // comment."""
     lines = (line.strip() for line in text.splitlines())
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
+
+
+def _tighten(css: str) -> str:
+    """The style sheet without the white space that only people need."""
+    return re.sub(r"\s*([{};,])\s*", r"\1", re.sub(r": ", ":", css)).strip() + "\n"
+
+
+def _packed(kind: str, name: str, text: str) -> str:
+    return f'<script type="text/plain" data-gzip="{kind}" data-name="{name}">{codec.pack(text.encode("utf-8"))}</script>'
 
 
 def _hash(text: str) -> str:
