@@ -12,7 +12,7 @@ This file only parses words. What a subcommand does lives in rostok/attention/, 
 import argparse
 from collections.abc import Callable, Sequence
 
-from rostok.attention import explain
+from rostok.attention import explain, explorer
 from rostok.errors import run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
@@ -24,6 +24,11 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
         "a worked example, an experiment or your own matrices, step by step",
         explain.add_arguments,
         explain.run,
+    ),
+    "page": (
+        "one offline page to see and play with attention",
+        explorer.add_arguments,
+        explorer.run,
     ),
 }
 

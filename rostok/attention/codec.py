@@ -1,13 +1,14 @@
-"""Attention weights as a short string: 48 heads of 512 tokens in about 4 MB instead of 150 MB of JSON.
+"""Attention weights as a short string: 48 heads of 512 tokens in about 5 MB instead of 150 MB of JSON.
 
 Two blocks travel together, each one gzip, then base64:
 
-    exact    the 8 largest weights of every row: their positions, and their values in 24 bits (6e-8, float32's own grain)
-    weights  every other weight of the lower triangle as one byte, in the order [layer][head][query][key]
+    weights  one byte for every weight of the lower triangle, in the order [layer][head][query][key]
+    exact    the 8 largest weights of every row in 24 bits (6e-8, float32's own grain), in the same order
 
-The byte is `sqrt-u8`, rint(255 sqrt(a)): small weights keep their digits. Where that gets too long, `linear-u8` is used:
-255 parts are dealt out over the row by largest remainder. In both, a reader scales the bytes of a row so that, with
-the exact ones, the row sums to 1. So every weight is right to 0.004 and every one of the top eight is right to 6e-8.
+A byte of 255 says: this one is among the exact. The others are `sqrt-u8`, rint(255 sqrt(a)), so that small weights
+keep their digits; where that gets too long, `linear-u8`: 254 parts dealt out over the row by largest remainder. In
+both, a reader scales the bytes of a row so that, with the exact ones, the row sums to 1. So every weight is right
+to 0.004 (0.0013 with sqrt-u8) and every one of the top eight is right to 6e-8.
 
 `page/codec.js` reads the same bytes; tests compare the two. What is left out: nothing above the diagonal is stored.
 
@@ -22,8 +23,9 @@ from typing import Any
 import numpy as np
 
 TOP = 8  # weights of a row that are kept exactly
+EXACT = 255  # the byte that marks them; the ninth largest weight is at most 1/9, so sqrt-u8 never needs it
 FULL = 2**24 - 1  # the largest 24-bit number stands for a weight of 1
-LONGEST = 4_600_000  # characters of base64; above this sqrt-u8 gives way to linear-u8
+LONGEST = 4_700_000  # characters of base64; above this sqrt-u8 gives way to linear-u8
 
 
 def pack(raw: bytes) -> str:
@@ -46,16 +48,16 @@ def encode(pattern: np.ndarray, longest: int = LONGEST) -> dict[str, Any]:
     if not np.abs(pattern.sum(-1) - 1).max() < 1e-4 or np.triu(pattern, 1).any() or pattern.min() < 0:
         raise ValueError("attention rows must be >= 0, sum to 1 and have zeros above the diagonal")
     flat = pattern.reshape(-1, length, length)  # (L*H, T, T)
-    tops = [_top(head) for head in flat]
-    index, value = (np.stack(parts) for parts in zip(*tops, strict=True))  # (L*H, T, k) each
-    rest = flat.copy()
-    np.put_along_axis(rest, index, 0.0, -1)  # the exact ones are not told twice
-    coding, text = "sqrt-u8", pack(_lower(np.rint(255 * np.sqrt(rest))))
+    top = np.stack([_top(head) for head in flat])
+    coding, text = "sqrt-u8", pack(_bytes(np.rint(255 * np.sqrt(flat)), top))
     if len(text) > longest:
-        coding, text = "linear-u8", pack(b"".join(_lower(_deal(head)) for head in rest))
+        parts = np.stack([_deal(np.where(t, 0, head)) for head, t in zip(flat, top, strict=True)])
+        coding, text = "linear-u8", pack(_bytes(parts, top))
+    values = np.rint(FULL * flat[top].astype(np.float64)).astype("<u4")  # in the order of the triangle
+    planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4)[:, :3].T)  # equal bytes lie together
     block = {
         "weights": {"coding": coding, "order": "lht-lower", "shape": [layers, heads, length], "base64": text},
-        "exact": {"k": index.shape[-1], "index": pack(_planes(index, 2)), "value": pack(_planes(value, 3))},
+        "exact": {"k": TOP, "coding": "u24-planes", "base64": pack(planes.tobytes())},
     }
     block["weights"]["max_abs_err"] = float(f"{np.abs(decode(block) - pattern).max():.3g}")
     return block
@@ -66,55 +68,49 @@ def decode(block: dict[str, Any]) -> np.ndarray:
     layers, heads, length = block["weights"]["shape"]
     power = 2 if block["weights"]["coding"] == "sqrt-u8" else 1
     codes = np.frombuffer(unpack(block["weights"]["base64"]), np.uint8).reshape(layers * heads, -1)
-    shape = (layers * heads, length, block["exact"]["k"])
-    index = _from_planes(unpack(block["exact"]["index"]), 2).reshape(shape)
-    value = _from_planes(unpack(block["exact"]["value"]), 3).reshape(shape) / FULL
-    out = [_head(*parts, power) for parts in zip(codes, index, value, strict=True)]
+    planes = np.frombuffer(unpack(block["exact"]["base64"]), np.uint8).reshape(3, -1).astype(np.int64)
+    values = (planes[0] + 256 * planes[1] + 65536 * planes[2]) / FULL
+    ends = np.cumsum((codes == EXACT).sum(-1))
+    parts = np.split(values, ends[:-1])
+    out = [_head(code, value, length, power) for code, value in zip(codes, parts, strict=True)]
     return np.stack(out).reshape(layers, heads, length, length)
 
 
-def _head(codes: np.ndarray, index: np.ndarray, value: np.ndarray, power: int) -> np.ndarray:
-    """One head: (T(T+1)/2) bytes, exact positions and values (T, k) -> weights (T, T)."""
-    below = np.tril(np.ones((len(index), len(index)), bool))
-    rest = np.zeros(below.shape, np.float32)
-    rest[below] = (codes / np.float32(255)) ** power
-    missing = np.maximum(0, 1 - value.sum(-1, keepdims=True))  # what the row's other weights share
-    total = rest.sum(-1, keepdims=True)
-    others = below.copy()
-    np.put_along_axis(others, index, False, -1)
-    even = others * missing / np.maximum(1, others.sum(-1, keepdims=True))  # where all their bytes are 0
-    out = np.where(total > 0, rest * missing / np.where(total > 0, total, 1), even)
-    np.put_along_axis(out, index, value, -1)
-    return (out * below).astype(np.float32)  # the padding of rows shorter than k falls away
+def _head(codes: np.ndarray, values: np.ndarray, length: int, power: int) -> np.ndarray:
+    """One head: T(T+1)/2 bytes and its exact values -> weights (T, T)."""
+    below = np.tri(length, dtype=bool)
+    square = np.zeros((length, length), np.uint8)
+    square[below] = codes
+    exact = square == EXACT
+    out = np.zeros((length, length))
+    out[exact] = values
+    missing = np.maximum(0, 1 - out.sum(-1, keepdims=True))  # what the row's other weights share
+    rest = np.where(exact, 0, square / 255.0) ** power
+    total, others = rest.sum(-1, keepdims=True), below & ~exact
+    even = others / np.maximum(1, others.sum(-1, keepdims=True))  # where all their bytes are 0
+    share = np.where(total > 0, rest / np.where(total > 0, total, 1), even)
+    return (out + missing * share).astype(np.float32)
 
 
-def _top(head: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (ascending) and 24-bit values of the k largest weights of every row of (T, T)."""
+def _top(head: np.ndarray) -> np.ndarray:
+    """(T, T) booleans: the 8 largest weights of every row, all of them where a row has fewer."""
+    open_ = np.tri(len(head), dtype=bool)
     k = min(TOP, len(head))
-    masked = np.where(np.tri(len(head), dtype=bool), head, -1)  # the past goes before the closed future
-    index = np.sort(np.argpartition(-masked, k - 1, axis=-1)[:, :k], -1)
-    return index, np.rint(FULL * np.take_along_axis(head, index, -1).astype(np.float64)).astype(np.int64)
+    place = np.argpartition(-np.where(open_, head, -1), k - 1, axis=-1)[:, :k]  # the past before the closed future
+    out = np.zeros_like(open_)
+    np.put_along_axis(out, place, True, -1)
+    return out & open_
 
 
 def _deal(rest: np.ndarray) -> np.ndarray:
-    """Deal 255 parts over every row in proportion to `rest`; the largest remainders get the parts left over."""
-    share = 255 * rest.astype(np.float64) / np.maximum(rest.sum(-1, keepdims=True, dtype=np.float64), 1e-300)
+    """Deal 254 parts over every row in proportion to `rest`; the largest remainders get the parts left over."""
+    share = 254 * rest.astype(np.float64) / np.maximum(rest.sum(-1, keepdims=True, dtype=np.float64), 1e-300)
     parts = np.floor(share)
     left = np.rint(share.sum(-1, keepdims=True) - parts.sum(-1, keepdims=True))
     place = np.argsort(np.argsort(parts - share, -1), -1)
     return parts + ((place < left) & (rest > 0))
 
 
-def _lower(codes: np.ndarray) -> bytes:
-    return codes[..., np.tri(codes.shape[-1], dtype=bool)].astype(np.uint8).tobytes()  # (..., T(T+1)/2)
-
-
-def _planes(numbers: np.ndarray, width: int) -> bytes:
-    """Whole numbers as `width` byte planes, lowest bytes first: equal bytes lie together, so gzip finds them."""
-    flat = numbers.astype("<u4").reshape(-1, 1).view(np.uint8)[:, :width]
-    return np.ascontiguousarray(flat.T).tobytes()
-
-
-def _from_planes(raw: bytes, width: int) -> np.ndarray:
-    planes = np.frombuffer(raw, np.uint8).reshape(width, -1).astype(np.int64)
-    return (planes << (8 * np.arange(width))[:, None]).sum(0)
+def _bytes(codes: np.ndarray, top: np.ndarray) -> bytes:
+    marked = np.where(top, EXACT, codes).astype(np.uint8)
+    return marked[..., np.tri(codes.shape[-1], dtype=bool)].tobytes()  # (..., T(T+1)/2)

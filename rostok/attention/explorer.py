@@ -1,26 +1,30 @@
 """The explorer: one HTML file, without any request to anywhere, to see and play with attention.
 
-    python attend.py page checkpoints/rostok --text "Once upon a time ..." --out page.html
-    python attend.py page --demo --out page.html           # no model needed
+    python attend.py page checkpoints/rostok --out page.html                     # the three built-in stories
+    python attend.py page checkpoints/rostok --text "Once upon a time ..." --steps 6.4 --out page.html
+    python attend.py page checkpoints/rostok --compare checkpoints/gpt-1 --out page.html
+    python attend.py page --demo --out page.html                                 # no model needed
 
     document(weights, config, ids, tokenizer) -> dict      # what a run computes on one text: a JSON document
     demo_documents() -> [dict, ...]                        # heads drawn by rule, for a page without a model
     page([dict, ...]) -> str                               # the documents inside the page
 
 The page is page/page.html, page/page.css, page/strings.json and page/*.js, put together here and nothing else: no
-framework, no build step. The scripts are ES modules that Node runs in the tests; inside the page they stand in one
-<script>, in the order of SCRIPTS. The page's own Content-Security-Policy allows that one script (by its hash), that
-one style sheet, and no connection at all.
+framework, no build step. The scripts are ES modules that Node runs in the tests; in the page they are one script, in
+the order of SCRIPTS, which page/loader.js unpacks. The page's own Content-Security-Policy allows these two scripts
+and the style sheet by their hashes, and no connection at all.
 
-What a document holds is described in docs/explorer.md. It is strict JSON (no NaN), about 200 KB at 64 tokens.
+What a document holds is described in docs/explorer.md. It is strict JSON (no NaN), about 150 KB at 64 tokens.
 """
 
+import argparse
 import base64
 import hashlib
 import html
 import json
 import os
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,26 +42,27 @@ SCRIPTS = ["core", "codec", "ui", "viewer", "heads", "steps", "plane", "mask", "
 CARDS = ["S3-12", "S2-02", "S2-03", "S0-11", "S0-14", "S3-26"]  # of rostok.attention.examples
 ASSETS = Path(__file__).parent / "page"
 
-# What a learner should look at first: the token and the key whose strongest head opens the page.
+# What a learner should look at first: the strongest head from the last mention of a word to another word opens the
+# page. The same word twice means: from its first piece to the piece that followed when it was said before.
 STORIES: dict[str, tuple[str, str, str]] = {
     "he": (
         "Once upon a time there was a boy named Tom. Tom had a red ball. One day the ball rolled under a big bush. "
         "Tom looked and looked for it. Then he saw something red and smiled.",
-        " he",
-        " Tom",
+        "he",
+        "Tom",
     ),
     "doll": (
         "Mia had a new doll. Mia took the doll everywhere: to the park, to the shop and to her grandma. At night "
         "Mia was very tired. She washed her face, gave her mom a kiss and put the doll",
-        " doll",
-        " doll",
+        "the",
+        "doll",
     ),
     "name": (
         "Once upon a time there was a little dragon. His name was Zorbin Plax. He lived on a green hill and he was "
         "afraid of the dark. One night a small star fell on the hill, and it was afraid too. \"Do not cry,\" said "
         "Zorbin Plax. \"I will make a fire for you.\" After that Zorbin Plax was not afraid any more.",
-        " Z",
-        "or",
+        "Zorbin",
+        "Zorbin",
     ),
 }  # fmt: skip
 
@@ -84,14 +89,16 @@ def document(
     look: tuple[str, str] | None = None,
     steps: Sequence[tuple[int, int]] | None = None,
     heads: Sequence[Mapping[str, Any]] | None = None,
+    dropped: int = 0,
 ) -> dict[str, Any]:
     """Run the NumPy reference on `ids` (with ◆ in front) and gather what the page shows.
 
     config     model.py's GPTConfig as a mapping
     run, text  short names; documents of one text by several runs are shown side by side
-    look       (query piece, key piece): the strongest head from the one to the other opens the page
+    look       (query word, key word): the strongest head from the one to the other opens the page
     steps      0-based (layer, head) pairs whose q, k and v travel along for the step cards; None: the opening head
     heads      a report card's records instead of the scores on this text
+    dropped    tokens of the text that did not fit into the context and were left out
 
     Raises UserError where a weight is not a number.
     """
@@ -114,7 +121,7 @@ def document(
         "created_with": __version__,
         "model": _model(run, "trained", weights, config),
         "text": {"name": text, "ids": [int(i) for i in ids], "pieces": list(pieces), "T": length,
-                 "start": [int(i) == tokenizer.start_id for i in ids], "partial": list(partial)},
+                 "start": [int(i) == tokenizer.start_id for i in ids], "partial": list(partial), "dropped": dropped},
         "losses": losses(trace["logits"], ids, tokenizer),
         **codec.encode(pattern),
         "qkv": _qkv(trace, weights, config, steps),
@@ -268,19 +275,36 @@ def _label(scores: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def opening(pattern: np.ndarray, pieces: Sequence[str], look: tuple[str, str] | None) -> dict[str, int]:
-    """Which layer, head and token (0-based) the page shows first: of all heads the one that looks hardest there."""
-    length = len(pieces)
-    query = length - 1
+    """Which layer, head and token (0-based) the page shows first: of all heads the one that looks hardest there.
+
+    `look` names a query word and a key word. Raises UserError where one of them is not in the text.
+    """
+    query, keys = len(pieces) - 1, list(range(1, max(1, len(pieces) - 2)))  # neither ◆ nor the neighbours
     if look:
-        query = max((t for t, piece in enumerate(pieces) if piece == look[0]), default=query)
-        keys = [j for j in range(query) if pieces[j] == look[1]]
-        if keys:
-            weight = pattern[:, :, query, keys].sum(-1)  # (L, H)
-            layer, head = np.unravel_index(int(weight.argmax()), weight.shape)
-            return {"layer": int(layer), "head": int(head), "token": query}
-    beyond = pattern[:, :, query, 1 : max(1, query - 1)].sum(-1)  # neither ◆ nor the neighbours
-    layer, head = np.unravel_index(int(beyond.argmax()), beyond.shape)
+        query, keys = _aim(pieces, *look)
+    weight = pattern[:, :, query, keys].sum(-1)  # (L, H)
+    layer, head = np.unravel_index(int(weight.argmax()), weight.shape)
     return {"layer": int(layer), "head": int(head), "token": query}
+
+
+def _aim(pieces: Sequence[str], query_word: str, key_word: str) -> tuple[int, list[int]]:
+    """The last token of the last mention of one word, and the tokens of the earlier mentions of the other."""
+    mentions = {word: _mentions(pieces, word) for word in (query_word, key_word)}
+    for word, found in mentions.items():
+        if not found:
+            shown = " ".join(piece.strip() for piece in pieces[1:25])
+            raise UserError(f"the word {word!r} is not in the text; choose one of: {shown} ...")
+    last, earlier = mentions[query_word][-1], mentions[key_word]
+    if query_word == key_word and len(last) > 1:  # a name in pieces: from its first to what followed the first before
+        return last[0], [at[1] for at in earlier[:-1]] or [last[0]]
+    return last[-1], [j for at in earlier for j in at if j < last[0]] or [last[-1]]
+
+
+def _mentions(pieces: Sequence[str], word: str) -> list[list[int]]:
+    """For every mention of the word the tokens that it is written with."""
+    owner = [j for j, piece in enumerate(pieces) for _ in piece]  # character -> token
+    found = re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", "".join(pieces))
+    return [list(dict.fromkeys(owner[match.start() : match.end()])) for match in found if word]
 
 
 # ---- a page without a model ----------------------------------------------------------------------------------
@@ -291,10 +315,10 @@ def demo_documents() -> list[dict[str, Any]]:
 
     previous, start, induction, same, an even average, and one of random q and k vectors, for the step cards.
     """
-    return [_demo(name, story, look) for name, (story, *look) in STORIES.items()]
+    return [_demo(name, *STORIES[name]) for name in ("name", "doll", "he")]
 
 
-def _demo(name: str, story: str, look: Sequence[str]) -> dict[str, Any]:
+def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
     pieces = ["◆", *demo_pieces(story)]
     vocabulary = {piece: i for i, piece in enumerate(dict.fromkeys(pieces))}
     ids = np.array([vocabulary[piece] for piece in pieces])
@@ -315,12 +339,12 @@ def _demo(name: str, story: str, look: Sequence[str]) -> dict[str, Any]:
         "format": FORMAT, "version": VERSION, "created_with": __version__,
         "model": {**_model("rules", "rule", {}, config), "parameters": None},
         "text": {"name": name, "ids": ids.tolist(), "pieces": pieces, "T": length,
-                 "start": (ids == 0).tolist(), "partial": [False] * length},
+                 "start": (ids == 0).tolist(), "partial": [False] * length, "dropped": 0},
         "losses": None,
         **codec.encode(pattern),
         "qkv": _qkv(trace, tensors, config, [(0, 5)]),
         "heads": head_scores(pattern, ids.tolist(), 0),
-        "view": opening(pattern, pieces, (look[0], look[1])),
+        "view": opening(pattern, pieces, (query, key)),
         "checks": {},
     }  # fmt: skip
 
@@ -357,19 +381,23 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
     if not documents:
         raise UserError("a page needs at least one text; give --text, --file or --demo")
     script = "".join(_inline(ASSETS / f"{name}.js") for name in SCRIPTS)
-    style = _squeeze((ASSETS / "page.css").read_text("utf-8"))
+    loader = _squeeze((ASSETS / "loader.js").read_text("utf-8"))
+    style = _tighten((ASSETS / "page.css").read_text("utf-8"))
     strings = json.loads((ASSETS / "strings.json").read_text("utf-8"))
-    data = [f'<script type="application/json" class="document">{_json(doc)}</script>' for doc in documents]
+    packed = [  # the script last: it reads the others
+        _packed("application/json", "strings", _json(strings)),
+        _packed("application/json", "examples", _json(_examples())),
+        _packed("module", "app", script),
+    ]
     parts = {
         "title": html.escape(title),
         "policy": "; ".join([
-            "default-src 'none'", f"script-src {_hash(script)}", f"style-src {_hash(style)}", "img-src blob: data:",
-            "base-uri 'none'", "form-action 'none'"]),
+            "default-src 'none'", f"script-src {_hash(loader)} {_hash(script)}", f"style-src {_hash(style)}",
+            "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]),
         "style": style,
-        "strings": _json(strings),
-        "examples": _json(_examples()),
-        "documents": "\n".join(data),
-        "script": script,
+        "documents": "\n".join(f'<script type="application/json" class="document">{_json(d)}</script>' for d in documents),
+        "packed": "\n".join(packed),
+        "loader": loader,
     }  # fmt: skip
     template = _squeeze((ASSETS / "page.html").read_text("utf-8"))
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)  # one pass: no text is read twice
@@ -414,5 +442,131 @@ def _squeeze(text: str) -> str:
     return "\n".join(line for line in lines if line and not line.startswith("//")) + "\n"
 
 
+def _tighten(css: str) -> str:
+    """The style sheet without the white space that only people need."""
+    return re.sub(r"\s*([{};,])\s*", r"\1", re.sub(r": ", ":", css)).strip() + "\n"
+
+
+def _packed(kind: str, name: str, text: str) -> str:
+    return f'<script type="text/plain" data-gzip="{kind}" data-name="{name}">{codec.pack(text.encode("utf-8"))}</script>'
+
+
 def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+# ---- the command ---------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The words of `attend.py page`."""
+    parser.add_argument("run", nargs="?", metavar="RUN", help="a run folder, or one of its step folders")
+    parser.add_argument("--demo", action="store_true", help="heads that follow rules; no run needed")
+    parser.add_argument("--text", help="the text to look at (default: three built-in stories)")
+    parser.add_argument("--file", help="a text file to look at; - reads standard input")
+    parser.add_argument("--compare", metavar="RUN2", help="a second run of the same tokenizer, side by side")
+    parser.add_argument("--query", help="open the page at the last mention of this word ...")
+    parser.add_argument("--key", help="... and on the head that looks hardest from it to this word")
+    parser.add_argument("--steps", default="", metavar="L.H[,L.H]|all", help="heads whose q, k and v travel along, from 1")
+    parser.add_argument("--on-long", choices=["error", "head", "tail"], default="error", help="what to keep of a long text")
+    parser.add_argument("--allow-empty", action="store_true", help="an empty text is the start sign alone")
+    parser.add_argument("--out", default="page.html", help="a .html page, or .json for its documents (page.html)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """`attend.py page`: gather documents, write the page, print one line."""
+    out = Path(args.out)
+    if out.suffix not in (".html", ".json"):
+        raise UserError(f"--out must end in .html or .json. Got {args.out}")
+    if out.exists() and not args.force:
+        raise UserError(f"{out} exists; give --force to overwrite it, or another --out")
+    if args.demo == bool(args.run):
+        raise UserError("give a run folder or --demo, one of the two")
+    documents = demo_documents() if args.demo else run_documents(args)
+    if out.suffix == ".json":
+        size = write_page(out, json.dumps(documents, ensure_ascii=False, allow_nan=False))
+    else:
+        size = write_page(out, page(documents))
+    texts, runs = ({doc[part]["name"] for doc in documents} for part in ("text", "model"))
+    print(f"{out}: {len(texts)} texts, {len(runs)} runs, {size / 1e6:.2f} MB")
+    return 0
+
+
+def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """A document for every text and run that the words ask for."""
+    runs = [_open(args.run)] + ([_open(args.compare)] if args.compare else [])
+    if len({tokenizer.sha256 for *_, tokenizer in runs}) > 1:
+        raise UserError(f"{args.run} and {args.compare} have different tokenizers; compare runs of one tokenizer")
+    out = []
+    for name, (text, *look) in _texts(args).items():
+        for number, (folder, weights, config, tokenizer) in enumerate(runs):
+            ids, dropped = _fit([tokenizer.start_id, *tokenizer.encode(text)], int(config["context"]), args.on_long)
+            again = number and folder == runs[0][0]
+            steps = _steps(args.steps, int(config["n_layer"]), int(config["n_head"])) if not number else None
+            doc = document(weights, config, ids, tokenizer, run=f"{folder} (2)" if again else folder, text=name,
+                           look=(look[0], look[1]) if look else None, steps=steps, dropped=dropped)  # fmt: skip
+            out.append(doc)
+    return out
+
+
+def _open(path: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any], Any]:
+    """A run as (name, weights, model settings, tokenizer). Raises UserError for all that is not an attention run."""
+    from rostok.checkpoint import find_step, read_state, read_tensors  # these need torch, the demo does not
+    from rostok.tokenizer import load_tokenizer
+
+    step = find_step(Path(path))
+    config = read_state(step)["model"]
+    if config.get("kind") != "gpt":
+        raise UserError(f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run")
+    weights = {name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()}
+    return step.parent.name, weights, config, load_tokenizer(step.parent / "tokenizer.json")
+
+
+def _texts(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+    """Name -> (text, query word, key word) or (text,)."""
+    if args.text is None and args.file is None:
+        return dict(STORIES)
+    if args.text is not None and args.file is not None:
+        raise UserError("give --text or --file, not both")
+    text = args.text if args.text is not None else _read(args.file)
+    if not text and not args.allow_empty:
+        raise UserError("the text is empty; give some words, or --allow-empty to see the start sign alone")
+    if bool(args.query) != bool(args.key):
+        raise UserError("--query and --key go together: from which word, to which word")
+    return {"own": (text, args.query, args.key) if args.query else (text,)}
+
+
+def _read(name: str) -> str:
+    try:
+        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {name}: {error.strerror}; give another --file") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name} is not UTF-8 text (byte {error.start}); give a text file") from error
+
+
+def _fit(ids: list[int], context: int, on_long: str) -> tuple[list[int], int]:
+    """Cut a text to the context. ◆ stays in front; also the number of tokens that were left out."""
+    over = len(ids) - context
+    if over <= 0:
+        return ids, 0
+    if on_long == "error":
+        raise UserError(f"the text has {len(ids)} tokens with ◆, the model sees {context}; give --on-long head or tail")
+    return (ids[:context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
+
+
+def _steps(words: str, n_layer: int, n_head: int) -> list[tuple[int, int]] | None:
+    """Words to pairs: "6.4,1.2" -> [(5, 3), (0, 1)]; "all" -> every head; "" -> None, the head that opens the page."""
+    if not words:
+        return None
+    if words == "all":
+        return [(layer, head) for layer in range(n_layer) for head in range(n_head)]
+    out = []
+    for word in words.split(","):
+        match = re.fullmatch(r"\s*(\d+)\.(\d+)\s*", word)
+        layer, head = (int(match[1]), int(match[2])) if match else (0, 0)
+        if not (1 <= layer <= n_layer and 1 <= head <= n_head):
+            raise UserError(f"--steps wants layer.head like 1.2, layers 1 to {n_layer}, heads 1 to {n_head}. Got {word!r}")
+        out.append((layer - 1, head - 1))
+    return out

@@ -11,7 +11,7 @@ import { drawScale } from "./scale.js";
 import { drawCards } from "./cards.js";
 
 const SECTIONS = ["viewer", "heads", "steps", "plane", "scale", "mask", "window", "quiz"];
-const KEYS = ["arrows", "updown", "brackets", "digits", "ends", "enter", "escape", "t", "e", "c", "l", "help"];
+const HELP = ["arrows", "updown", "brackets", "digits", "ends", "enter", "escape", "t", "e", "c", "l", "help"];
 
 function restore(from) { // the address -> a state in which everything is in range
   const ex = texts().includes(from.ex) ? from.ex : docs[0].text.name, doc = docOf(ex, from.run), v = doc.view;
@@ -49,7 +49,7 @@ function chrome() {
     h.focus({ preventScroll: true });
     $(`#${id}`).scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
   } })));
-  redraw($("#keys-list"), ...KEYS.flatMap((k) => [el("dt", {}, el("kbd", { text: t(`key.${k}`) })), el("dd", { text: t(`key.${k}.what`) })]));
+  redraw($("#keys-list"), ...HELP.flatMap((k) => [el("dt", {}, el("kbd", { text: t(`key.${k}`) })), el("dd", { text: t(`key.${k}.what`) })]));
 }
 function theme() {
   const root = document.documentElement;
@@ -59,10 +59,10 @@ function theme() {
   readColours();
 }
 function below() { drawHeads(); drawSteps(); }
-function still() { drawPlane(); drawScale(); drawMask(); drawWindow(); drawCards(); }
+function still() { drawPlane(); drawMask(); drawWindow(); drawCards(); setTimeout(drawScale, 0); }
 
 let turn = 0;
-async function open() { // another text, run or number of panels: decode, then draw
+async function load() { // another text, run or number of panels: decode, then draw
   const mine = ++turn, wanted = [docOf(state.ex, state.run), ...(state.cmp === 1 ? [docOf(state.ex, state.run2)] : [])];
   $("#loading").hidden = false;
   try { await Promise.all(wanted.map(ready)); } catch (e) {
@@ -81,13 +81,13 @@ async function open() { // another text, run or number of panels: decode, then d
 let soon = 0;
 watch((patch) => {
   const has = (...names) => names.some((n) => n in patch);
-  if (has("lang", "theme")) { theme(); chrome(); open(); still(); return; }
+  if (has("lang", "theme")) { theme(); chrome(); load(); still(); return; }
   if (has("ex")) {
     const doc = docOf(state.ex, state.run), v = doc.view;
     Object.assign(state, { run: doc.model.name, t: v.token, l: v.layer, h: v.head });
     if (!runs().includes(state.run2)) state.run2 = runs().find((r) => r !== state.run);
   }
-  if (has("ex", "run", "run2", "cmp")) { if (has("cmp") && state.cmp === 1 && !has("run2")) beside(); open(); return; }
+  if (has("ex", "run", "run2", "cmp")) { if (has("cmp") && state.cmp === 1 && !has("run2")) beside(); load(); return; }
   if (has("l", "h", "l2", "h2", "t", "under")) {
     updateViewer();
     clearTimeout(soon); // thumbnails and step cards follow after the click is painted
@@ -137,7 +137,7 @@ function boot() {
   theme();
   chrome();
   facts();
-  open();
+  load();
   still();
   for (const b of document.querySelectorAll("#langs button")) b.addEventListener("click", () => set({ lang: b.dataset.lang }));
   $("#theme").addEventListener("click", () => {
@@ -148,8 +148,8 @@ function boot() {
   $("#keys-close").addEventListener("click", () => $("#keys").close());
   $("#skip").addEventListener("click", (e) => { e.preventDefault(); $("#main").focus(); });
   addEventListener("keydown", keys);
-  addEventListener("hashchange", () => { const from = fromAddress(); if (Object.keys(from).length) { restore(from); theme(); chrome(); open(); still(); } });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); open(); still(); });
+  addEventListener("hashchange", () => { const from = fromAddress(); if (Object.keys(from).length) { restore(from); theme(); chrome(); load(); still(); } });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); load(); still(); });
   // Paper is white: print in the light colours whatever the screen shows.
   let screen = null;
   addEventListener("beforeprint", () => { screen = state.theme ?? ""; state.theme = "light"; theme(); drawViewer(); drawHeads(); });

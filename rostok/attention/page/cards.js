@@ -1,6 +1,6 @@
 // Two questions to answer, and the worked examples with what their texts printed and what is exact.
 import { softmax } from "./core.js";
-import { $, el, keepFocus, num, percent, redraw, state, t } from "./ui.js";
+import { $, el, has, keepFocus, num, percent, redraw, state, t } from "./ui.js";
 
 const QUESTIONS = [{ name: "negative", options: 3, right: 1 }, { name: "shuffle", options: 3, right: 1 }];
 const answers = {};
@@ -26,10 +26,13 @@ function orders() { // the largest change of the output over all 24 orders of fo
 }
 
 const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
-const show = (x, digits) => { const xs = flat(x).map((v) => (typeof v === "number" ? (Number.isInteger(v) ? num(v, 0) : Math.abs(v) >= 1000 ? num(v, 1) : num(v, digits)) : String(v))); return xs.length > 8 ? `${xs.slice(0, 8).join("  ")} …` : xs.join("  "); };
+const local = (digits) => { const s = String(digits).replace("-", "−"); return state.lang === "ru" ? s.replace(".", ",") : s; };
+const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6)).join("\u2003");
+const called = (name) => name.replace(/-(\d+)/g, "\u00a0$1").split("-").map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w))).join(" · ");
 function example(x) {
-  const rows = x.values.map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: v.name }),
-    el("td", { class: "n", text: v.printed === null ? "–" : show(v.printed, 3) }), el("td", { class: "n", text: show(v.exact, 6) }), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
+  const printed = x.values.filter((v) => v.printed !== null);
+  const rows = (printed.length ? printed : x.values).map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: called(v.name) }),
+    el("td", { class: "n", text: v.printed === null ? "–" : flat(v.printed).map(local).join("\u2003") }), el("td", { class: "n", text: show(v.exact, v.factor) }), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
   return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "handle", text: x.handle }), el("h3", { text: x.title[state.lang] }),
     el("div", { class: "scroller table" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) => el("th", { scope: "col", text: t(k) })))), el("tbody", {}, ...rows))),
     x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null);

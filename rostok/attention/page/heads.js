@@ -1,7 +1,7 @@
 // All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
 import { maxPool } from "./core.js";
 import { $, el, keepFocus, num, percent, picker, rampRgb, redraw, set, state, t } from "./ui.js";
-import { docs, headName, panels, runTitle } from "./viewer.js";
+import { barCell, docs, headName, panels, runTitle } from "./viewer.js";
 
 const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
 const ORDER = ["induction", "previous", "same", "start", "self", "other"];
@@ -75,7 +75,7 @@ function drawSeen() {
     const s = d.losses.summary[kind];
     return el("tr", { "data-class": kind, "data-run": d.model.name },
       el("th", { scope: "row", text: here.length > 1 ? `${runTitle(d.model.name)} · ${t(`class.${kind}.long`)}` : t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
-      el("td", { class: "bar-cell" }, el("span", { style: { width: `${100 * (s.p ?? 0)}%` } })), el("td", { class: "n", text: s.n ? percent(s.p) : "–" }),
+      barCell(s.p ?? 0), el("td", { class: "n", text: s.n ? percent(s.p) : "–" }),
       el("td", { class: "n", text: s.n ? num(s.loss, 2) : "–" }));
   }));
   return redraw($("#seen"), el("h3", { text: t("seen.title") }), el("p", { class: "small", text: t("seen.intro") }),

@@ -60,8 +60,8 @@ export function drawMask() {
     el("div", { class: "split mask-split" }, el("div", { class: "mask-side" }, grid), el("div", { class: "mask-say" },
       el("p", { class: `callout ${verdict}`, role: "status", id: "mask-note", text: message }),
       el("div", { class: "row" }, button(t("mask.check"), check, { class: "button main", id: "mask-check" }), button(t("mask.reset"), () => { open = all(() => true); verdict = "start"; drawMask(); }, { id: "mask-reset" })),
-      el("p", { class: "small", text: t("mask.legend") }))),
-    el("div", { class: "bill" }, el("h3", { text: t("mask.bill") }), el("p", { class: "small", text: t("mask.bill.text") }), bar, el("dl", { class: "counts", id: "counts" }))));
+      el("p", { class: "small", text: t("mask.legend") }),
+      el("div", { class: "bill" }, el("h3", { text: t("mask.bill") }), el("p", { class: "small", text: t("mask.bill.text") }), bar, el("dl", { class: "counts", id: "counts" }))))));
   return bill();
 }
 function bill() {

@@ -1,5 +1,6 @@
 // The playground: four keys and a query in the plane, values as colours.
 import { PLANE, clamp, nobodyFits, plane } from "./core.js";
+import { barCell } from "./viewer.js";
 import { $, button, el, keepFocus, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
 
 const R = 3.2, SIZE = 460, UNIT = SIZE / (2 * R);
@@ -62,11 +63,15 @@ function picture(now) {
     const [x, y] = px(at), out = Math.hypot(...at) || 1, dx = (at[0] / out) * 24, dy = (-at[1] / out) * 24;
     return sv("text", { class: `tag ${kind}`, x: x + dx, y: y + dy + 5, "text-anchor": dx > 8 ? "start" : dx < -8 ? "end" : "middle", text });
   };
+  const beside = (q) => { // half-way along the arrow, next to it
+    const n = Math.hypot(...q) || 1, [x, y] = px([q[0] * 0.5 + (q[1] / n) * 0.28, q[1] * 0.5 - (q[0] / n) * 0.28]);
+    return sv("text", { class: "tag query", x: n > 0.2 && q.some(Boolean) ? x : ox + 16, y: q.some(Boolean) ? y + 5 : oy - 12, "text-anchor": "middle", text: "q" });
+  };
   return sv("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, id: "plane-svg", class: "plane-svg", role: "group", "aria-label": t("plane.picture") },
     ...grid, ...ghosts, ...now.keys.map((k) => arrow(k, "key")), arrow(now.q, "query"),
     ...now.keys.map((k, i) => handle(i, k, t(`word.${PLANE.names[i]}`), (cx, cy) => sv("circle", { class: "dot", cx, cy, r: 7 + 10 * Math.sqrt(now.weights[i]), fill: cssColour(PLANE.values[i]) }))),
     handle(-1, now.q, t("plane.query"), (cx, cy) => sv("rect", { class: "dot", x: cx - 8, y: cy - 8, width: 16, height: 16, rx: 3, transform: `rotate(45 ${cx} ${cy})` })),
-    ...now.keys.map((k, i) => label(k, t(`word.${PLANE.names[i]}`), "key")), label(now.q.some(Boolean) ? now.q : [0.01, 0.3], "q", "query"));
+    ...now.keys.map((k, i) => label(k, t(`word.${PLANE.names[i]}`), "key")), beside(now.q));
 }
 export function drawPlane() {
   const now = planeNow(), body = $("#plane-body");
@@ -94,9 +99,9 @@ function results(now, note) {
     el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["plane.word", "plane.score", "plane.bar", "plane.weight"].map((k) => el("th", { scope: "col", text: t(k), class: k === "plane.bar" ? "hide" : "" })))),
       el("tbody", {}, ...now.weights.map((w, i) => el("tr", { "data-row": i },
         el("th", { scope: "row" }, el("i", { class: "swatch", style: { background: cssColour(PLANE.values[i]) } }), t(`word.${PLANE.names[i]}`)),
-        el("td", { class: "n", text: `${now.scores[i] > 0 ? "+" : ""}${num(now.scores[i], 2)}` }), el("td", { class: "bar-cell" }, el("span", { style: { width: `${100 * w}%` } })), el("td", { class: "n", text: percent(w) }))),
+        el("td", { class: "n", text: `${now.scores[i] > 0 ? "+" : ""}${num(now.scores[i], 2)}` }), barCell(w), el("td", { class: "n", text: percent(w) }))),
       el("tr", { class: "total" }, el("th", { scope: "row", text: t("read.sum") }), el("td"), el("td"), el("td", { class: "n", id: "plane-sum", text: percent(now.weights.reduce((a, b) => a + b, 0)) })))),
     el("div", { class: "mixed" }, el("span", { class: "mixed-colour", role: "img", "aria-label": t("plane.mixed"), style: { background: cssColour(now.colour) } }),
-      el("div", {}, el("b", { text: t("plane.mixed") }), el("p", { class: "nums", text: now.colour.map((c) => num(c, 3)).join(t("list.gap")) }))),
+      el("div", {}, el("b", { text: t("plane.mixed") }), el("p", { class: "nums", text: now.colour.map((c, i) => `${t("plane.rgb").split(" ")[i]} ${num(c, 3)}`).join("\u2003") }))),
     el("p", { class: "callout", role: "status", id: "plane-note", text: t(note) }));
 }

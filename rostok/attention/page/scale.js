@@ -2,20 +2,25 @@
 import { dotSamples, entropy, histogram, softmax, spread } from "./core.js";
 import { $, el, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
 
-const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512], PAIRS = 4096, KEYS = 64;
+const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512], PAIRS = 8192, KEYS = 64;
 let samples = null;
 export function scaleNow(d) { // both ways: the spread of the scores, the mean softmax over 64 keys
   samples ??= dotSamples(SIZES, PAIRS);
   const raw = samples[SIZES.indexOf(d)], scaled = raw.map((x) => x / Math.sqrt(d));
   const measure = (xs) => {
-    let top = 0, bits = 0;
-    for (let i = 0; i < PAIRS; i += KEYS) { const p = softmax(xs.slice(i, i + KEYS)); top += Math.max(...p); bits += entropy(p); }
-    return { xs, sd: spread(xs), top: (top * KEYS) / PAIRS, entropy: (bits * KEYS) / PAIRS, weights: softmax(xs.slice(0, KEYS)).sort((a, b) => b - a) };
+    const share = KEYS / PAIRS, weights = new Array(KEYS).fill(0); // the mean of many softmaxes, each sorted
+    let bits = 0;
+    for (let i = 0; i < PAIRS; i += KEYS) {
+      const p = softmax(xs.slice(i, i + KEYS)).sort((a, b) => b - a);
+      p.forEach((x, n) => { weights[n] += x * share; });
+      bits += entropy(p) * share;
+    }
+    return { xs, sd: spread(xs), top: weights[0], entropy: bits, weights };
   };
   return { raw: measure(raw), scaled: measure(scaled) };
 }
 function chart(name, m, edge) {
-  const W = 420, H = 150, bins = 61, counts = histogram(m.xs, -edge, edge, bins), high = Math.max(...counts), w = W / bins;
+  const W = 420, H = 150, bins = 41, counts = histogram(m.xs, -edge, edge, bins), high = Math.max(...counts), w = W / bins;
   const bars = counts.map((c, i) => { const h = (c / high) * (H - 24); return `M${(i * w + 0.5).toFixed(1)} ${H - 18}v${(-h).toFixed(1)}h${(w - 1).toFixed(1)}V${H - 18}z`; }).join("");
   const tick = (x) => sv("text", { class: "tick", x: W / 2 + (x / edge) * (W / 2 - 14), y: H - 2, "text-anchor": "middle", text: num(x, 0) });
   const step = edge > 60 ? 40 : edge > 30 ? 20 : edge > 14 ? 10 : edge > 7 ? 5 : 2, ticks = [];

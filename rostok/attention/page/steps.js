@@ -14,6 +14,9 @@ const line = (name, xs) => el("div", { class: "vector" }, el("span", { class: "v
   el("span", { class: "vector-note", text: t("steps.length", { x: num(length(xs), 2) }) }));
 const few = (xs) => `(${Array.from(xs.slice(0, 4), (x) => num(x, 3)).join(t("list.comma"))}${t("list.comma")}…)`;
 
+// "W_Q" with the Q below the line
+export const lowered = (text) => text.split(/_(\w+)/).map((part, i) => (i % 2 ? el("sub", { text: part }) : part));
+
 let current = null;
 export const stepsNow = () => current;
 export function drawSteps() {
@@ -31,8 +34,8 @@ export function drawSteps() {
   const q = quoted(doc, token), k = quoted(doc, best);
   const card = (n, key, formula, vars, ...more) => el("li", { class: "card step", "data-step": n },
     el("div", { class: "step-head" }, el("span", { class: "step-n", "aria-hidden": "true", text: n }), el("h3", { text: t(`steps.${key}`) })),
-    el("p", { class: "formula", translate: "no", text: formula }), el("p", { class: "small", text: t(`steps.${key}.text`, vars) }), ...more);
-  const table = (columns, cells) => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col", text: c })))),
+    el("p", { class: "formula", translate: "no" }, ...lowered(formula)), el("p", { class: "small" }, ...lowered(t(`steps.${key}.text`, vars))), ...more);
+  const table = (columns, cells) => el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...columns.map((c) => el("th", { scope: "col" }, ...lowered(c))))),
     el("tbody", {}, ...tops.map((j) => el("tr", { "data-key": j }, el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) }), el("span", { class: "place", text: ` ${j}` })),
       ...cells(j).map((c) => el("td", { class: "n", text: c }))))));
   const parts = tops.map((j) => row[j] * head.vo_norm[j]), all = row.reduce((a, w, j) => a + w * head.vo_norm[j], 0) || 1;
@@ -46,5 +49,5 @@ export function drawSteps() {
         el("p", { class: "small check", text: t("steps.check", { off: off < 1e-6 ? "10⁻⁶" : num(off, 5) }) })),
       card(6, "mix", `o = Σ a_j v_j,   o·W_O`, { norm: num(head.result_norm[token], 2), D: doc.model.d_model }, line("Σ a·v", s.mixed), el("p", { class: "nums", text: few(s.mixed) }),
         table([t("keys.token"), "a_j", t("steps.share")], (j) => [num(row[j], 3), percent(parts[tops.indexOf(j)] / all)]),
-        el("p", { class: "nums", text: `o·W_O = ${few(head.result_start[token])}` }))));
+        el("p", { class: "nums" }, ...lowered("o·W_O"), ` = ${few(head.result_start[token])}`))));
 }

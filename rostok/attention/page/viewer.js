@@ -22,6 +22,8 @@ export const runTitle = (name) => (has(`run.${name}`) ? t(`run.${name}`) : name)
 export const headName = (l, h) => t("head.name", { l: l + 1, h: h + 1 });
 export const quoted = (doc, j) => doc.shown[j];
 
+export const barCell = (w) => el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
+
 // ---- one panel: a run, a layer, a head
 const SUFFIX = { a: "", b: "2" };
 export class Panel {
@@ -42,9 +44,8 @@ export class Panel {
     this.full = el("details", { class: "full" });
     this.root.append(this.top,
       el("div", { class: "look" },
-        el("div", { class: "left" }, this.scroller, this.read),
-        el("div", { class: "right" }, el("div", { class: "map-frame" }, this.canvas), this.legend, this.mapNote)),
-      el("div", { class: "below" }, this.keys, this.facts), this.full);
+        el("div", { class: "left" }, this.scroller, this.read, this.keys),
+        el("div", { class: "right" }, el("div", { class: "map-frame" }, this.canvas), this.legend, this.mapNote, this.facts)), this.full);
     this.#listen();
   }
   get doc() { return docOf(state.ex, state[`run${this.s}`]); }
@@ -166,7 +167,7 @@ export class Panel {
     this.arcs.setAttribute("width", this.strip.offsetWidth);
     this.arcs.setAttribute("height", this.strip.offsetHeight);
     const from = place(this.token);
-    redraw(this.arcs, topKeys(this.row(), 8).filter(([, w]) => w >= 0.01).reverse().map(([j, w]) =>
+    redraw(this.arcs, topKeys(this.row(), 8).filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
       sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 5 * w).toFixed(2), opacity: (0.25 + 0.7 * Math.sqrt(w)).toFixed(2) })));
   }
   paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight
@@ -231,7 +232,7 @@ export class Panel {
         el("thead", { class: "sr" }, el("tr", {}, ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })))),
         el("tbody", {}, ...list.map(([j, w]) => el("tr", { "data-key": j },
           el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) })), el("td", { class: "place", text: j }),
-          el("td", { class: "bar-cell" }, el("span", { style: { width: `${100 * w}%` } })), el("td", { class: "n", text: num(w, 4) }))))));
+          barCell(w), el("td", { class: "n", text: num(w, 4) }))))));
   }
   fullTable(row) {
     const open = this.full.open;

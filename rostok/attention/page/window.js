@@ -4,7 +4,7 @@ import { $, el, num, redraw, segment, set, slider, state, t } from "./ui.js";
 
 // The name comes back exactly 30 tokens after its first mention; "|" parts the tokens.
 const STORY = ("◆|There| was| a| little| dragon| named| Zorbin|.| He| lived| on| a| green| hill| and| he| was| afraid| of| the| dark|."
-  + "| One| night| a| small| star| fell| down|.| \"|Do| not| cry|,|\"| said| Zorbin|.| \"|You| can| stay| with| me|.|\"").split("|");
+  + "| One| night| a| star| fell| down|.| \"|Do| not| cry|,|\"| said| Zorbin|.| \"|You| can| stay| with| me|.|\"").split("|");
 export const FIRST = STORY.indexOf(" Zorbin");
 export const TARGET = STORY.lastIndexOf(" Zorbin");
 
@@ -13,7 +13,7 @@ export function drawWindow() {
   const inside = (j) => j < target && target - j <= W, has = target > FIRST && inside(FIRST);
   const toks = STORY.map((piece, j) => {
     const kind = j === target ? "target" : j > target ? "future" : inside(j) ? "inside" : "lost";
-    return el("button", { type: "button", class: `wtok ${kind}${j === FIRST ? " name" : ""}${piece[0] === " " && j !== target ? " sp" : " sp"}`, "data-key": `w${j}`, tabindex: j === target ? 0 : -1,
+    return el("button", { type: "button", class: `wtok ${kind}${j === FIRST ? " name" : ""}`, "data-key": `w${j}`, tabindex: j === target ? 0 : -1,
       "aria-label": `${piece.trim()}: ${t(`window.${kind}`)}`, "aria-pressed": String(j === target), text: j === target ? "?" : piece.trim(), onclick: () => set({ wt: j }) });
   });
   const strip = el("div", { class: "wstrip", role: "group", "aria-label": t("window.strip") }, ...toks);
