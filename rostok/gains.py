@@ -168,14 +168,14 @@ def sweep_widths(context: int) -> list[int]:
 
 def position_bins(longest: int) -> np.ndarray:
     """First positions of the bins of a loss-by-position curve: 1 to 8 one by one, then wider by the root of two."""
-    edges = list(range(1, 9))
+    edges = list(range(1, 10))
     while edges[-1] * 2**0.5 < longest:
         edges.append(int(np.ceil(edges[-1] * 2**0.5)))
     return np.array([edge for edge in edges if edge <= max(1, longest)])
 
 
 def by_position(targets: TargetList, losses: Sequence[Losses], bins: np.ndarray) -> list[dict[str, Any]]:
-    """Mean nats of each row in each bin of positions, the closing ◆ left out: a list of {first, last, targets, nats}."""
+    """Mean nats of each row in each bin of positions, closing ◆ left out: a list of {first, last, targets, nats}."""
     own = ~targets.ends
     which = np.searchsorted(bins, targets.position[own], side="right") - 1
     counts = np.bincount(which, minlength=len(bins))
@@ -249,7 +249,7 @@ class ControlText:
 
 
 def control_plan(targets: TargetList, chosen: Sequence[int], context: int) -> list[ControlText]:
-    """Swap the first half of each chosen text for that of another; score what stands KEPT or more tokens behind the cut.
+    """Swap the first half of each chosen text for another's; score what stands KEPT or more tokens behind the cut.
 
     A target is `seen` or `pair` here when the swap takes away its only earlier occurrences, `new` when there were none.
     Those that come again between the cut and the target keep a source to copy from, and are left out.
