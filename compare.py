@@ -4,9 +4,10 @@
     python compare.py checkpoints/window-mlp checkpoints/rostok --out report.md     # + report.json, report.csv, figures
     python compare.py RUN RUN --data data/other                                     # other held-out text
 
-Every target is scored once, each text alone (docs/perplexity.md tells the protocol). Beside the runs stand four models that
-only count. The first run named is the one that the others are measured against. There is no batch size to choose: numbers
-do not depend on one. Left out: other tasks than predicting text, and text that is in no shards folder (prepare.py makes one).
+Every target is scored once, each text alone (docs/perplexity.md tells the protocol). Beside the runs stand four
+models that only count. The first run named is the one that the others are measured against. There is no batch size
+to choose: numbers do not depend on one. Left out: other tasks than predicting text, and text that is in no shards
+folder (prepare.py makes one).
 """
 
 import argparse
@@ -26,6 +27,7 @@ from rostok.checkpoint import Run, load_run
 from rostok.errors import UserError, run_main
 from rostok.evaluate import (
     Losses,
+    Row,
     TargetList,
     Window,
     leak,
@@ -35,32 +37,107 @@ from rostok.evaluate import (
     target_list,
     text_windows,
 )
+from rostok.gains import (
+    by_class,
+    by_position,
+    classes,
+    control,
+    is_window,
+    position_bins,
+    sample_texts,
+    sees,
+    shown_less,
+    sweep,
+)
 from rostok.ngrams import FIT_TOKENS, NGram, Uniform, fit_ngrams
-from rostok.report import Row, as_csv, as_text, tabulate
+from rostok.report import (
+    as_csv,
+    as_markdown,
+    as_text,
+    csv_text,
+    draw_positions,
+    draw_sweep,
+    same_targets,
+    sweep_cells,
+    tabulate,
+)
 from rostok.runtime import choose_device
 from rostok.shards import Data, open_data
+from rostok.token_page import token_page
 from rostok.tokenizer import Tokenizer, load_tokenizer
 
 MAX_LEAK = 1e-3  # nats; float32 rounding stays far below
+NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))
 
 
 def options_of(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, or one of its step folders")
-    parser.add_argument("--data", metavar="FOLDER", help="shards to score on (default: those each run was trained from)")
-    parser.add_argument("--texts", type=int, metavar="N", help="only the first N held-out texts")
-    parser.add_argument("--protocol", choices=("texts", "disjoint"), default="texts", help="disjoint: as others print it")
-    parser.add_argument("--stride", type=int, metavar="N", help="new targets a window, in texts longer than the context")
-    parser.add_argument("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
-    parser.add_argument("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
-    parser.add_argument("--ngram-tokens", type=int, default=FIT_TOKENS, metavar="N", help="training tokens to count")
-    parser.add_argument("--json", metavar="FILE", help="all numbers")
-    parser.add_argument("--csv", metavar="FILE", help="the table")
-    parser.add_argument("--out", metavar="FILE.md", help="a report, with .json and .csv beside it")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="run folder, or one of its step folders")
+    add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained from)")
+    add("--texts", type=count, metavar="N", help="only the first N held-out texts")
+    add(
+        "--protocol",
+        choices=("texts", "disjoint"),
+        default="texts",
+        help="disjoint: blocks of one stream, as others do",
+    )
+    add(
+        "--stride",
+        type=count,
+        metavar="N",
+        help="new targets a window in long texts (default: half the context)",
+    )
+    add("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
+    add(
+        "--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted"
+    )
+    add(
+        "--at",
+        type=int,
+        default=8,
+        metavar="N",
+        help="also show each GPT only N tokens (default 8, 0: do not)",
+    )
+    add(
+        "--at-targets",
+        type=int,
+        default=20_000,
+        metavar="N",
+        help="on a sample of N targets (default 20000, 0: all)",
+    )
+    add(
+        "--context-sweep",
+        type=count,
+        nargs="?",
+        const=2000,
+        metavar="N",
+        help="loss against context on N targets (2000)",
+    )
+    add("--json", metavar="FILE", help="all numbers")
+    add("--csv", metavar="FILE", help="the table")
+    add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
+    add(
+        "--tokens-html",
+        metavar="FILE",
+        help="a page: each token coloured by the first run's nats minus the last run's",
+    )
+    add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
     options = parser.parse_args(argv)
-    if options.texts is not None and options.texts < 1:
-        parser.error(f"--texts must be at least 1. Got {options.texts}")
+    if options.at < 0 or options.at_targets < 0:
+        parser.error("--at and --at-targets must be 0 or more")
     return options
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, or argparse's one line."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 # 1. What is scored
@@ -72,7 +149,9 @@ def data_folder(run: Run, options: argparse.Namespace) -> Path:
         return Path(options.data)
     folder = Path(run.config["data"]["path"])
     if not (folder / "manifest.json").is_file():
-        raise UserError(f"the data of {run.folder} is gone (it was in {folder}); name shards with --data FOLDER")
+        raise UserError(
+            f"the data of {run.folder} is gone (it was in {folder}); name shards with --data FOLDER"
+        )
     return folder
 
 
@@ -87,17 +166,15 @@ def held_out(data: Data, tokenizer: Tokenizer, limit: int | None) -> TargetList:
     return target_list(texts, tokenizer.start_id, [tokenizer.piece(i) for i in range(tokenizer.vocab_size)])
 
 
-def windows_for(config: Any, targets: TargetList, options: argparse.Namespace) -> list[Window]:
-    """What each model may see, by its kind and the protocol."""
+def windows_for(model: Any, targets: TargetList, options: argparse.Namespace) -> list[Window]:
+    """What a model may see, by its kind and the protocol."""
     if options.protocol == "disjoint":
-        return list(stream_windows(targets, config.context))
-    if config.kind == "window-mlp":
-        return list(memory_windows(targets, config.window))
-    return list(text_windows(targets, config.context, options.stride or max(1, config.context // 2)))
-
-
-def sees(config: Any) -> int:
-    return config.window if config.kind == "window-mlp" else config.context
+        return list(stream_windows(targets, model.config.context))
+    if is_window(model):
+        return list(memory_windows(targets, model.config.window))
+    return list(
+        text_windows(targets, model.config.context, options.stride or max(1, model.config.context // 2))
+    )
 
 
 # 2. Scoring
@@ -105,20 +182,17 @@ def sees(config: Any) -> int:
 
 def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namespace) -> Row:
     """One row for one run. Raises UserError for a model that sees the future."""
-    config = run.model.config
-    if targets.targets.max() >= config.vocab_size:
-        raise UserError(f"{run.folder} knows {config.vocab_size} ids, the held-out text has id {targets.targets.max()}")
-    windows = windows_for(config, targets, options)
-    refuse_seer(name, run.model, windows)
-    losses = score(run.model, targets, tqdm(windows, desc=name, unit="window", disable=None, leave=False))
-    about = {
-        "parameters": run.model.parameter_groups(),
-        "tokens": run.state.get("tokens"),
-        "seconds": run.state.get("seconds"),
-        "step": run.state.get("step"),
-        "tokenizer": run.tokenizer.sha256,
-    }
-    return Row(name, sees(config), targets, losses, about)
+    model: Any = run.model
+    known, highest = model.config.vocab_size, targets.targets.max()
+    if highest >= known:
+        raise UserError(
+            f"{run.folder} knows {known} ids, but the held-out text has id {highest}; check its tokenizer.json"
+        )
+    windows = windows_for(model, targets, options)
+    refuse_seer(name, model, windows)
+    losses = score(model, targets, tqdm(windows, desc=name, unit="window", disable=None, leave=False))
+    about = {key: run.state.get(key) for key in ("tokens", "seconds", "step")}
+    return Row(name, sees(model), targets, losses, {"parameters": model.parameter_groups(), **about})
 
 
 def refuse_seer(name: str, model: Any, windows: Sequence[Window]) -> None:
@@ -166,62 +240,138 @@ def row_names(runs: Sequence[Run]) -> list[str]:
     ]
 
 
-def compare(options: argparse.Namespace) -> dict[str, Any]:
-    """Load, score and tabulate."""
+def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Load, score and tabulate: the result for JSON, and the files that --out and --tokens-html ask for, by ending."""
     device, _ = choose_device(options.device)
     runs = [load_run(path, build_model, options.step, str(device)) for path in options.runs]
     folders = [data_folder(run, options) for run in runs]
     opened = {folder: open_data(folder) for folder in dict.fromkeys(folders)}
     lists: dict[tuple[Path, str], TargetList] = {}
-    for run, folder in zip(runs, folders, strict=True):
-        if (folder, run.tokenizer.sha256) not in lists:
-            lists[folder, run.tokenizer.sha256] = held_out(opened[folder], run.tokenizer, options.texts)
-    with full_precision():
-        rows = [
-            score_run(name, run, lists[folder, run.tokenizer.sha256], options)
-            for name, run, folder in zip(row_names(runs), runs, folders, strict=True)
-        ]
+
+    def targets_for(folder: Path, tokenizer: Tokenizer) -> TargetList:
+        key = folder, tokenizer.sha256
+        if key not in lists:
+            lists[key] = held_out(opened[folder], tokenizer, options.texts)
+        return lists[key]
+
+    targets = [targets_for(folder, run.tokenizer) for run, folder in zip(runs, folders, strict=True)]
     data = opened[folders[0]]
-    own = lists.get((folders[0], data.tokenizer_sha256))
-    if own is None:
-        own = held_out(data, load_tokenizer(data.folder), options.texts)
-    rows += counting_rows(data, own, options.ngram_tokens)
-    return tabulate(rows) | {"data": str(folders[0]), "protocol": protocol_words(options)}
+    own = targets_for(folders[0], load_tokenizer(data.folder))
+    with full_precision():
+        named = list(zip(row_names(runs), runs, targets, strict=True))
+        same_targets(
+            [Row(name, 0, its, NO_LOSSES) for name, _, its in named]
+        )  # refuse before the work, not after it
+        rows = [score_run(name, run, its, options) for name, run, its in named]
+        counted = counting_rows(data, own, options.ngram_tokens)
+        extra, files = study(runs, rows, counted, options)
+    told = {
+        "data": str(folders[0]),
+        "protocol": protocol_words(options),
+        "notes": notes(runs, folders, opened),
+    }
+    return tabulate([*rows, *extra.pop("rows"), *counted]) | told | extra, files
+
+
+def study(
+    runs: Sequence[Run], rows: list[Row], counted: list[Row], options: argparse.Namespace
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Where the gain comes from. What is asked for, and can be had: one tokenizer, each text alone."""
+    extra: dict[str, Any] = {"rows": []}
+    files: dict[str, Any] = {}
+    alike = all(row.targets.sha256 == rows[0].targets.sha256 for row in [*rows, *counted])
+    if options.tokens_html:
+        if len(rows) < 2 or not alike:
+            raise UserError(
+                "--tokens-html shows two runs with one tokenizer side by side; name two such runs"
+            )
+        chosen = range(min(options.tokens_texts, rows[0].targets.n_texts))
+        first, last = rows[0], rows[-1]
+        page = token_page(first.targets, chosen, first.name, first.losses.nats, last.name, last.losses.nats)
+        files["html"] = page
+    if not alike or options.protocol == "disjoint":
+        return extra, files
+    chosen = sample_texts(rows[0].targets, options.at_targets or len(rows[0].targets))
+    models = [run.model for run in runs]
+    if options.at:
+        less, split = shown_less(models, rows, chosen, options.at)
+        extra["split"] = split
+        if less and less[0].targets is rows[0].targets:
+            extra["rows"] = less
+        elif less:
+            places, part = rows[0].targets.places(chosen), less[0].targets
+            extra["narrow"] = tabulate([*(row.at(places, part) for row in rows), *less])
+    if options.out or options.json:
+        shown = [*rows, *counted[:-1]]
+        targets, losses = rows[0].targets, [row.losses for row in shown]
+        bins = by_position(targets, losses, position_bins(int(targets.position.max())))
+        extra["by_position"] = {"names": [row.name for row in shown], "bins": bins}
+        extra["by_class"] = by_class(targets, classes(targets), losses)
+        extra["control"] = control(models, rows, chosen)
+        each = by_position(targets, losses, np.arange(1, int(targets.position.max()) + 1))
+        lines = [[one["first"], one["targets"], *one["nats"]] for one in each]
+        files["position.csv"] = csv_text(["position", "targets", *[row.name for row in shown]], lines)
+    if options.context_sweep:
+        extra["sweep"] = sweep(models, rows, options.context_sweep)
+    return extra, files
+
+
+def notes(runs: Sequence[Run], folders: Sequence[Path], opened: dict[Path, Data]) -> list[str]:
+    """What a reader must know beside the numbers."""
+    result = []
+    for run, folder in zip(runs, folders, strict=True):
+        trained = run.state.get("data_sha256", {})
+        if trained.get("valid") != opened[folder].split("valid").sha256:
+            result.append(
+                f"{run.folder.name} was trained from other shards: make sure that it has not read these texts"
+            )
+    return result
 
 
 def protocol_words(options: argparse.Namespace) -> str:
     if options.protocol == "disjoint":
-        return "disjoint: all texts as one stream, cut into blocks of each model's context (counting models: each text alone)"
+        return "disjoint: all texts as one stream, in blocks of each model's context (counting models: each text alone)"
     stride = f"{options.stride} targets" if options.stride else "half the context"
     return f"each text alone, between ◆ and ◆; longer ones by windows opened by ◆, stride {stride}"
 
 
-def write(path: Path, text: str) -> None:
+def write(path: Path, content: str | bytes) -> None:
     """Write whole or not at all."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(text, encoding="utf-8", newline="\n")
+        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, path)
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}; name another file") from None
 
 
+def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_json: str) -> None:
+    """OUT.md with OUT.json, OUT.csv and the figures, each with its CSV."""
+    stem = out.with_suffix("") if out.suffix == ".md" else out
+    written: dict[str, str | bytes] = {".json": as_json, ".csv": as_csv(result)}
+    if "by_position" in result:
+        written |= {"-position.png": draw_positions(result), "-position.csv": files["position.csv"]}
+    if "sweep" in result:
+        written |= {"-context.png": draw_sweep(result), "-context.csv": csv_text(*sweep_cells(result))}
+    written[".md"] = as_markdown(result, stem.name)
+    for ending, content in written.items():
+        write(stem.with_name(stem.name + ending), content)
+
+
 def main(argv: Sequence[str]) -> int:
     options = options_of(argv)
-    result = compare(options)
-    text = as_text(result)
-    print(text)
+    result, files = compare(options)
+    print(as_text(result))
     as_json = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if options.out:
-        out = Path(options.out).with_suffix("")
-        write(out.with_suffix(".md"), f"```\n{text}\n```\n")
-        write(out.with_suffix(".json"), as_json)
-        write(out.with_suffix(".csv"), as_csv(result))
+        write_report(Path(options.out), result, files, as_json)
     if options.json:
         write(Path(options.json), as_json)
     if options.csv:
         write(Path(options.csv), as_csv(result))
+    if options.tokens_html:
+        write(Path(options.tokens_html), files["html"])
     return 0
 
 

@@ -6,10 +6,11 @@
     losses.nats.mean(), perplexity(losses.nats.mean())
 
 The protocol is told in docs/perplexity.md. Two things hold here that one may not expect:
-- Nothing has a batch size. A window is run alone, in its own shape (1, T), so that the nats of a text are a function of the
-  model and the text: matrix kernels may round otherwise in another shape. A text of 200 tokens fills a CPU as well as 16 do.
-- A window never holds its last target, so a model cannot read what it is asked. Whether it looks ahead inside the window
-  is asked by `leak`.
+- Nothing has a batch size. A window is run alone, in its own shape (1, T), so that the nats of a text are a function
+  of the model and the text: matrix kernels may round otherwise in another shape. One text of 200 tokens keeps a CPU
+  as busy as a batch of them.
+- A window never holds its last target, so a model cannot read what it is asked. Whether it looks ahead inside the
+  window is asked by `leak`.
 
 Left out: perplexity per word, and any average of averages. Shapes: N targets, T time, V vocabulary, U units, K rows.
 """
@@ -17,7 +18,8 @@ Left out: perplexity per word, and any average of averages. Shapes: N targets, T
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +57,8 @@ class TargetList:
     """The held-out texts as inputs [◆, tokens] and targets [tokens, ◆], one text after another.
 
     inputs (N,), targets (N,) int64; offsets (texts + 1,) where each text begins; target_bytes (N,) UTF-8 bytes of each
-    target, 0 for ◆; sha256 of the targets' ids; texts_sha256 of the bytes they stand for; start_id of ◆.
+    target, 0 for ◆; sha256 of the targets' ids; texts_sha256 of the bytes they stand for; start_id of ◆; pieces the
+    bytes of each id, or nothing.
     """
 
     inputs: np.ndarray
@@ -65,6 +68,7 @@ class TargetList:
     sha256: str
     texts_sha256: str
     start_id: int
+    pieces: Sequence[bytes] = ()
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -98,6 +102,14 @@ class TargetList:
         """Inputs [◆, tokens...] of one text."""
         return self.inputs[self.offsets[i] : self.offsets[i + 1]]
 
+    def subset(self, chosen: Sequence[int]) -> "TargetList":
+        """The list of some of the texts, in that order."""
+        return target_list([self.text(i) for i in chosen], self.start_id, self.pieces)
+
+    def places(self, chosen: Sequence[int]) -> np.ndarray:
+        """Where the targets of those texts stand in this list."""
+        return np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in chosen])
+
 
 def target_list(texts: Iterable[np.ndarray], start_id: int, pieces: Sequence[bytes] = ()) -> TargetList:
     """Collect texts, each [◆, tokens...], into one list; `pieces` are the bytes of each id, for counts in bytes.
@@ -107,7 +119,9 @@ def target_list(texts: Iterable[np.ndarray], start_id: int, pieces: Sequence[byt
     """
     parts = [np.asarray(text, dtype=np.int64) for text in texts]
     if not parts:
-        raise UserError("there are no held-out texts: prepare from more text, or name other shards with --data")
+        raise UserError(
+            "there are no held-out texts: prepare from more text, or name other shards with --data"
+        )
     for i, part in enumerate(parts):
         if not len(part) or part[0] != start_id:
             raise UserError(f"held-out text {i} is not opened by ◆ (id {start_id}); prepare the data again")
@@ -120,7 +134,7 @@ def target_list(texts: Iterable[np.ndarray], start_id: int, pieces: Sequence[byt
         texts_sha256 = hash_of_texts(b"".join(pieces[i] for i in part[1:].tolist()) for part in parts)
     sizes = np.where(targets == start_id, 0, sizes)
     digest = hashlib.sha256(targets.astype("<u4").tobytes()).hexdigest()
-    return TargetList(inputs, targets, offsets, sizes, digest, texts_sha256, start_id)
+    return TargetList(inputs, targets, offsets, sizes, digest, texts_sha256, start_id, pieces)
 
 
 def hash_of_texts(texts: Iterable[bytes]) -> str:
@@ -146,9 +160,13 @@ class Window:
 def text_windows(targets: TargetList, context: int, stride: int) -> Iterator[Window]:
     """Each text alone; one longer than the context by windows that score `stride` new targets, all opened by ◆."""
     if not 1 <= stride < max(2, context):
-        raise UserError(f"--stride must be from 1 to {max(1, context - 1)} for a context of {context}. Got {stride}")
+        raise UserError(
+            f"--stride must be from 1 to {max(1, context - 1)} for a context of {context}. Got {stride}"
+        )
     if context < 2:
-        raise UserError(f"a model needs a context of at least 2 (◆ and a token) to be compared. Got {context}")
+        raise UserError(
+            f"a model needs a context of at least 2 (◆ and a token) to be compared. Got {context}"
+        )
     for i in range(targets.n_texts):
         ids, base = targets.text(i), int(targets.offsets[i])
         done = min(len(ids), context)
@@ -170,7 +188,7 @@ def memory_windows(targets: TargetList, memory: int, chunk: int = 512) -> Iterat
 
 
 def stream_windows(targets: TargetList, context: int) -> Iterator[Window]:
-    """The disjoint protocol: all texts as one stream, cut into blocks of `context`; the last, shorter one counts too."""
+    """The disjoint protocol: all texts as one stream, in blocks of `context`; the last, shorter one counts too."""
     for begin in range(0, len(targets), context):
         yield Window(targets.inputs[begin : begin + context], 0, begin)
 
@@ -185,9 +203,28 @@ class Losses:
     nats: np.ndarray
     hits: np.ndarray
 
+    def take(self, places: np.ndarray) -> "Losses":
+        """The losses of some targets."""
+        return Losses(self.nats[places], self.hits[places])
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table: a model's name, the tokens it may look back at, its losses, and what is known of it."""
+
+    name: str
+    context: int
+    targets: TargetList
+    losses: Losses
+    about: dict[str, Any] = field(default_factory=dict)  # parameters by group, tokens, seconds, step
+
+    def at(self, places: np.ndarray, part: TargetList) -> "Row":
+        """The row for a part of its list; `places` says where the part's targets stand."""
+        return Row(self.name, self.context, part, self.losses.take(places), self.about)
+
 
 def nats_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """-log softmax of logits (T, V) at targets (T,): nats (T,) float64, and whether the target has the largest logit (T,).
+    """-log softmax of logits (T, V) at targets (T,): nats (T,) float64; and whether the target's logit is the largest.
 
     The exponentials are float32, their sum and everything after it float64: equal logits give ln V to the last digit.
     """
@@ -230,7 +267,7 @@ def score(model: Callable[[Tensor], Tensor], targets: TargetList, windows: Itera
 def leak(model: Callable[[Tensor], Tensor], ids: np.ndarray, seed: int = 0) -> float:
     """Largest change, in nats, of a loss when only tokens after it change: 0 for a model that does not see the future.
 
-    `ids` (T,) is one window; other tokens of it, in an order of the seed's, take the place of the tokens after each cut.
+    `ids` (T,) is one window; tokens drawn with the seed take the place of those after each of a few cuts.
     """
     device, rng, worst = device_of(model), np.random.default_rng(seed), 0.0
     before = torch.from_numpy(ids)[None].to(device)
@@ -274,13 +311,24 @@ def interval(draws: np.ndarray) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def mean_interval(values: np.ndarray, units: np.ndarray, seed: int = 0) -> tuple[float, float] | None:
+    """95 % interval of the mean of values (N,), drawing whole units (N,) of them; None for fewer than two units."""
+    _, units = np.unique(units, return_inverse=True)
+    weights = np.bincount(units).astype(np.float64)
+    if len(weights) < 2:
+        return None
+    return interval(bootstrap(group_sums(values, units)[None], weights, seed=seed)[:, 0])
+
+
 def verdict(first: str, second: str, difference: float, bounds: tuple[float, float] | None, unit: str) -> str:
     """The plain words for first minus second (lower is better), with its interval."""
     if bounds is None:
         return f"{first} and {second}: too little text for an interval (difference {difference:+.4f} {unit})"
     low, high = bounds
     if low <= 0 <= high:
-        return f"{first} and {second} cannot be told apart: {difference:+.4f} [{low:+.4f}, {high:+.4f}] {unit}"
+        return (
+            f"{first} and {second} cannot be told apart: {difference:+.4f} [{low:+.4f}, {high:+.4f}] {unit}"
+        )
     if difference > 0:
         first, second, difference, low, high = second, first, -difference, -high, -low
     return f"{first} is better than {second} by {-difference:.4f} [{-high:.4f}, {-low:.4f}] {unit}"
@@ -289,9 +337,3 @@ def verdict(first: str, second: str, difference: float, bounds: tuple[float, flo
 def group_sums(values: np.ndarray, units: np.ndarray) -> np.ndarray:
     """Sum of values (N,) in each unit (U,), float64."""
     return np.bincount(units, weights=values)
-
-
-def mean_by(values: np.ndarray, groups: np.ndarray, names: Sequence) -> dict:
-    """Mean and count of values (N,) for each group; groups (N,) holds indices into names. Empty groups give None."""
-    counts, sums = np.bincount(groups, minlength=len(names)), np.bincount(groups, values, minlength=len(names))
-    return {name: (int(n), float(s / n) if n else None) for name, n, s in zip(names, counts, sums, strict=True)}

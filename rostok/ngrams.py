@@ -3,9 +3,10 @@
     table = fit_ngrams(training_texts, vocab_size, start_id)      # counts of the first 20 M training tokens
     losses = table["bigram"].losses(targets)                      # the same list that the networks are scored on
 
-They say how far a language model gets without learning anything: a network that does not beat them is broken, and a
-perplexity far under them is a mistake in the measuring. Kneser and Ney 1995, in the interpolated form of Chen and Goodman 1999
-with one discount n1 / (n1 + 2 n2) a level. Before a text's start stands ◆. Left out: pruning, orders above 3.
+They say how far a language model gets by counting alone: a network that does not beat them is broken or young, and a
+perplexity near 1 beside theirs is a mistake in the measuring. Kneser and Ney 1995, in the interpolated form of Chen
+and Goodman 1999 with one discount n1 / (n1 + 2 n2) a level. Before a text's start stands ◆. Left out: pruning, orders
+above 3.
 """
 
 from collections.abc import Iterable
@@ -58,8 +59,8 @@ class Unigram:
 class KneserNey:
     """One level: max(c - D, 0) / c(history) + D * types / c(history) * lower(word | shorter history).
 
-    keys (M,) sorted history * V + word with their counts (M,). A history is a number in base V; `lower_base` cuts its oldest
-    word off (history % lower_base).
+    keys (M,) sorted history * V + word with their counts (M,). A history is a number in base V; `lower_base` cuts its
+    oldest word off (history % lower_base).
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class KneserNey:
         ones, twos = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
         self.discount = min(0.95, max(0.05, ones / (ones + 2 * twos))) if ones else 0.5
         self.kept = np.maximum(counts - self.discount, 0)  # (M,)
-        self.histories, starts, self.types = np.unique(keys // vocab_size, return_index=True, return_counts=True)
+        self.histories, starts, self.types = np.unique(
+            keys // vocab_size, return_index=True, return_counts=True
+        )
         self.totals = np.add.reduceat(counts, starts).astype(np.float64)
         self.top_word, self.top_p = self._best_of_each(starts)
 
@@ -134,27 +137,29 @@ def histories(inputs: np.ndarray, offsets: np.ndarray, order: int, base: int, st
 def fit_ngrams(
     texts: Iterable[np.ndarray], vocab_size: int, start_id: int, limit: int = FIT_TOKENS
 ) -> dict[str, NGram]:
-    """Count the first `limit` tokens of texts, each [◆, tokens...]: {"unigram", "bigram", "trigram"}; {} without text."""
-    parts, n = [], 0
+    """Count the first `limit` tokens of texts, each [◆, tokens...]: unigram, bigram, trigram; {} without text."""
+    parts, total = [], 0
     for text in texts:
         parts.append(np.asarray(text, np.int64))
-        n += len(text)
-        if n >= limit:
+        total += len(text)
+        if total >= limit:
             break
     if not parts:
         return {}
     inputs = np.concatenate(parts)
     offsets = np.concatenate(([0], np.cumsum([len(part) for part in parts])))
     words = np.append(inputs[1:], start_id)
-    counts = {}
-    for order in (2, 3):
-        history = histories(inputs, offsets, order, vocab_size, start_id)
-        counts[order] = np.unique(history * vocab_size + words, return_counts=True)
-    pairs, triples = counts[2], counts[3]
+    pairs, triples = (
+        np.unique(
+            histories(inputs, offsets, n, vocab_size, start_id) * vocab_size + words, return_counts=True
+        )
+        for n in (2, 3)
+    )
+    bigram = KneserNey(pairs[0], pairs[1], vocab_size, continuation(pairs[0], vocab_size), 1)
     return {
         "unigram": NGram(1, vocab_size, Unigram(words, vocab_size)),
-        "bigram": NGram(2, vocab_size, KneserNey(*pairs, vocab_size, continuation(pairs[0], vocab_size), 1)),
-        "trigram": NGram(3, vocab_size, trigram(*triples, vocab_size)),
+        "bigram": NGram(2, vocab_size, bigram),
+        "trigram": NGram(3, vocab_size, trigram(triples[0], triples[1], vocab_size)),
     }
 
 

@@ -3,22 +3,21 @@
     result = tabulate(rows)          # rows: what each model paid for the same targets; a dict ready for JSON
     print(as_text(result))
 
-All of it is a function of the rows alone, so that the same runs give the same bytes. Rows with other targets are refused;
-rows whose tokenizers differ, over the same text, are compared in bits a byte only. Left out: timing (see benchmarks).
+All of it is a function of the rows alone, so that the same runs give the same bytes. Rows with other targets are
+refused; rows whose tokenizers differ, over the same text, are compared in bits a byte only. Left out: timing.
 """
 
 import csv
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from rostok.errors import UserError
 from rostok.evaluate import (
-    Losses,
+    Row,
     TargetList,
     bits_per_byte,
     bootstrap,
@@ -32,25 +31,14 @@ from rostok.evaluate import (
 LN2 = math.log(2)
 
 
-@dataclass(frozen=True)
-class Row:
-    """One line of a table: a model's name, the tokens it may look back at, its losses, and what is known of it."""
-
-    name: str
-    context: int
-    targets: TargetList
-    losses: Losses
-    about: dict[str, Any] = field(default_factory=dict)  # parameters by group, tokens, seconds, step, tokenizer
-
-
 def same_targets(rows: Sequence[Row]) -> bool:
     """True when all rows have one target list, False when they have only the same text. Raises UserError otherwise."""
     first = rows[0]
     for row in rows[1:]:
         if row.targets.texts_sha256 != first.targets.texts_sha256:
             raise UserError(
-                f"{first.name} and {row.name} were scored on different held-out texts (SHA-256 "
-                f"{first.targets.texts_sha256[:12]} and {row.targets.texts_sha256[:12]}); name one folder for both with --data"
+                f"{first.name} and {row.name} have different held-out texts (SHA-256 {first.targets.texts_sha256[:12]} "
+                f"and {row.targets.texts_sha256[:12]}); name one folder of shards for both with --data"
             )
     return all(row.targets.sha256 == first.targets.sha256 for row in rows)
 
@@ -63,7 +51,12 @@ def tabulate(rows: Sequence[Row], seed: int = 0) -> dict[str, Any]:
         sums = np.stack([group_sums(row.losses.nats, units) for row in rows])  # (K, U)
         weights, unit = np.bincount(units).astype(np.float64), "nats a token"
     else:  # the ids differ, the texts and their bytes are the same: only text, not its ends, can be shared out
-        sums = np.stack([group_sums(np.where(r.targets.ends, 0, r.losses.nats), r.targets.text_of) for r in rows]) / LN2
+        sums = (
+            np.stack(
+                [group_sums(np.where(r.targets.ends, 0, r.losses.nats), r.targets.text_of) for r in rows]
+            )
+            / LN2
+        )
         weights = group_sums(rows[0].targets.target_bytes, rows[0].targets.text_of)
         unit = "bits a byte"
     draws = bootstrap(sums, weights, seed=seed) if np.count_nonzero(weights) > 1 else None
@@ -73,14 +66,17 @@ def tabulate(rows: Sequence[Row], seed: int = 0) -> dict[str, Any]:
         line["difference"] = float((sums[k].sum() - sums[0].sum()) / weights.sum()) if weights.any() else 0.0
         line["difference_interval"] = interval(draws[:, k] - draws[:, 0]) if draws is not None and k else None
     words = [
-        verdict(lines[k]["name"], lines[0]["name"], lines[k]["difference"], lines[k]["difference_interval"], unit)
+        verdict(
+            lines[k]["name"], lines[0]["name"], lines[k]["difference"], lines[k]["difference_interval"], unit
+        )
         for k in range(1, len(lines))
     ]
     return {
         "held_out": held_out(rows[0].targets) | ({} if same else {"targets": None, "sha256": None}),
         "same_tokenizer": same,
         "unit": unit,
-        "resampled": f"{len(weights)} " + ("texts" if len(weights) == rows[0].targets.n_texts else "stretches of text"),
+        "resampled": f"{len(weights)} "
+        + ("texts" if len(weights) == rows[0].targets.n_texts else "stretches of text"),
         "rows": lines,
         "words": words,
     }
@@ -117,7 +113,16 @@ def numbers(row: Row) -> dict[str, Any]:
     }
 
 
-COLUMNS = ("nats/token", "[95 %]", "perplexity", "bits/token", "bits/byte", "on ◆", "right", "from the first [95 %]")
+COLUMNS = (
+    "nats/token",
+    "[95 %]",
+    "perplexity",
+    "bits/token",
+    "bits/byte",
+    "on ◆",
+    "right",
+    "from the first [95 %]",
+)
 
 
 def cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -148,7 +153,9 @@ def about_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         head_size = f"{groups['head']:,}" if groups["head"] else "tied"
         line = [row["name"], f"{groups['embedding']:,}", f"{inner:,}", head_size, f"{sum(groups.values()):,}"]
         tokens, seconds = row.get("tokens"), row.get("seconds")
-        lines.append([*line, "?" if tokens is None else f"{tokens:,}", "?" if seconds is None else f"{seconds:,.0f}"])
+        lines.append(
+            [*line, "?" if tokens is None else f"{tokens:,}", "?" if seconds is None else f"{seconds:,.0f}"]
+        )
     return head, lines
 
 
@@ -173,7 +180,10 @@ def plain_table(head: list[str], lines: list[list[str]]) -> str:
     """Columns in line, for a terminal; the first to the left, the others to the right."""
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
     rows = [
-        "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True)))
+        "  ".join(
+            cell.ljust(w) if i == 0 else cell.rjust(w)
+            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+        )
         for line in [head, *lines]
     ]
     return "\n".join(row.rstrip() for row in rows)
@@ -188,10 +198,14 @@ def introduction(result: dict[str, Any]) -> list[str]:
         lines[0] += f", {told['targets']:,} targets ({told['ends']:,} of them ◆, the end of a text)"
         lines.append(f"targets   SHA-256 {told['sha256']}")
     else:
-        lines.append(f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits a byte can be compared")
+        lines.append(
+            f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits a byte can be compared"
+        )
     lines.append(f"protocol  {result.get('protocol', '?')}")
-    lines.append(f"intervals 95 %, paired bootstrap over {result['resampled']}, 1,000 draws; one training seed a row")
-    return lines
+    lines.append(
+        f"intervals 95 %, paired bootstrap over {result['resampled']}, 1,000 draws; one training seed a row"
+    )
+    return lines + [f"note      {note}" for note in result.get("notes", [])]
 
 
 def as_text(result: dict[str, Any]) -> str:
@@ -200,18 +214,197 @@ def as_text(result: dict[str, Any]) -> str:
     about = about_cells(result)
     if about[1]:
         parts.append(plain_table(*about))
-    parts.append("\n".join(result["words"]))
+    parts.append("\n".join(result["words"] + [split_words(split) for split in result.get("split", [])]))
+    if result.get("narrow"):
+        told = result["narrow"]["held_out"]
+        parts.append(
+            f"a sample of {told['texts']:,} whole texts, {told['targets']:,} targets, SHA-256 {told['sha256']}:"
+        )
+        parts.append(plain_table(*cells(result["narrow"])))
     return "\n\n".join(part for part in parts if part)
+
+
+def split_words(split: dict[str, Any]) -> str:
+    """One sentence on how much of a gain is the architecture's and how much the context's."""
+    shares = [
+        f"{part['nats']:+.4f} {signed(part['interval'])}"
+        for part in (split["architecture"], split["context"])
+    ]
+    return (
+        f"from {split['window']} to {split['gpt']}: {shares[0]} nats a token by the architecture on the same "
+        f"{split['width']} tokens ({split['narrow']}), {shares[1]} by the longer context"
+    )
+
+
+def signed(pair: Sequence[float] | None) -> str:
+    return f"[{pair[0]:+.4f}, {pair[1]:+.4f}]" if pair else ""
 
 
 def as_csv(result: dict[str, Any]) -> str:
     """One line a row, one column a number."""
-    columns = ["name", "context", "targets", "nats_sum", "nats", "perplexity", "bits", "bits_per_byte", "nats_on_ends"]
+    columns = [
+        "name",
+        "context",
+        "targets",
+        "nats_sum",
+        "nats",
+        "perplexity",
+        "bits",
+        "bits_per_byte",
+        "nats_on_ends",
+    ]
     columns += ["accuracy", "nats_low", "nats_high", "difference", "difference_low", "difference_high"]
+    lines = []
+    for row in result["rows"]:
+        ends = [*(row["interval"] or ("", "")), row["difference"], *(row["difference_interval"] or ("", ""))]
+        lines.append([*(row[name] for name in columns[:10]), *ends])
+    return csv_text(columns, lines)
+
+
+def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(columns)
-    for row in result["rows"]:
-        ends = [*(row["interval"] or ("", "")), row["difference"], *(row["difference_interval"] or ("", ""))]
-        writer.writerow([*(row[name] for name in columns[:10]), *ends])
+    writer.writerows(lines)
+    return out.getvalue()
+
+
+# The report: Markdown, with figures beside it
+
+
+def as_markdown(result: dict[str, Any], figures: str) -> str:
+    """The whole comparison as Markdown; `figures` is the part of the figures' file names before their own."""
+    parts = [
+        "# Comparison on held-out text",
+        markdown_list(introduction(result)),
+        markdown_table(*cells(result)),
+    ]
+    about = about_cells(result)
+    if about[1]:
+        parts += ["Parameters, and what each model was trained on:", markdown_table(*about)]
+    parts += [markdown_list(result["words"] + [split_words(split) for split in result.get("split", [])])]
+    if result.get("narrow"):
+        told = result["narrow"]["held_out"]
+        parts += ["## The same models, shown less"]
+        parts += [
+            f"A sample of whole texts: {told['texts']:,} texts, {told['targets']:,} targets, SHA-256 {told['sha256']}."
+        ]
+        parts += [markdown_table(*cells(result["narrow"])), markdown_list(result["narrow"]["words"])]
+    if result.get("by_position"):
+        parts += ["## Loss by position in the text", f"![Loss by position]({figures}-position.png)"]
+        parts += [f"Each position in {figures}-position.csv; the closing ◆ is left out."]
+    if result.get("by_class"):
+        parts += ["## First-seen, seen and copyable tokens", markdown_table(*class_cells(result))]
+    if result.get("control"):
+        parts += ["The same tokens behind the beginning of another text (gain = control - actual, nats):"]
+        parts += [markdown_table(*control_cells(result))]
+    if result.get("sweep"):
+        parts += ["## Loss against the context shown", f"![Loss against context]({figures}-context.png)"]
+        parts += [markdown_table(*sweep_cells(result))]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def markdown_list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {markdown_escape(line)}" for line in lines)
+
+
+def markdown_escape(text: str) -> str:
+    """Names of folders are anybody's: nothing in them may end a cell or open a tag."""
+    text = " ".join(text.split())
+    for sign in "\\`*_<>|[]":
+        text = text.replace(sign, "\\" + sign)
+    return text
+
+
+def markdown_table(head: list[str], lines: list[list[str]]) -> str:
+    rows = [[markdown_escape(cell) for cell in line] for line in [head, *lines]]
+    rule = ["---", *["---:"] * (len(head) - 1)]
+    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
+
+
+def class_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Mean nats and mean probability by class, a pair of columns a row of the table."""
+    names = result["by_position"]["names"]
+    head = ["class", "targets", *[f"{name}, {what}" for name in names for what in ("nats", "mean p")]]
+    lines = []
+    for entry in result["by_class"]:
+        numbers_ = zip(entry["nats"], entry["probability"], strict=True)
+        lines.append(
+            [entry["class"], f"{entry['targets']:,}", *[number(x, 3) for pair in numbers_ for x in pair]]
+        )
+    return head, lines
+
+
+def control_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    head = ["class", "targets", "model", "actual", "control", "gain [95 %]"]
+    lines = []
+    for entry in result["control"]:
+        for one in entry["rows"]:
+            line = [entry["class"], f"{entry['targets']:,}", one["name"], number(one["actual"], 4)]
+            gain = "n/a" if one["gain"] is None else f"{one['gain']:+.4f} {signed(one['interval'])}"
+            lines.append([*line, number(one["control"], 4), gain])
+    return head, lines
+
+
+def sweep_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    head = ["model", "tokens shown", "nats/token [95 %]"]
+    points = [(curve["name"], point) for curve in result["sweep"]["curves"] for point in curve["points"]]
+    return head, [[name, f"{p['shown']:,}", f"{p['nats']:.4f} {bounds(p['interval'])}"] for name, p in points]
+
+
+def draw_positions(result: dict[str, Any]) -> bytes:
+    """PNG: mean loss by position in the text, one line a row."""
+    from matplotlib.figure import Figure
+
+    bins, names = result["by_position"]["bins"], result["by_position"]["names"]
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for k, name in enumerate(names):
+        middles = [(bin_["first"] * bin_["last"]) ** 0.5 for bin_ in bins]
+        axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name))
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="position in the text (1: right after ◆)",
+        ylabel="nats a token",
+        title="Loss by position, held-out text",
+    )
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    return png(figure)
+
+
+def draw_sweep(result: dict[str, Any]) -> bytes:
+    """PNG: mean loss against the number of tokens shown, with intervals."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for curve in result["sweep"]["curves"]:
+        shown, nats = [p["shown"] for p in curve["points"]], [p["nats"] for p in curve["points"]]
+        line = axes.plot(shown, nats, marker="o", ms=4, label=plain(curve["name"]))[0]
+        if all(p["interval"] for p in curve["points"]):
+            low, high = zip(*(p["interval"] for p in curve["points"]), strict=True)
+            axes.fill_between(shown, low, high, color=line.get_color(), alpha=0.15, lw=0)
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="tokens shown before each target",
+        ylabel="nats a token",
+        title="Loss against context, held-out text",
+    )
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    return png(figure)
+
+
+def plain(name: str) -> str:
+    """A name that matplotlib takes as it is: no mathematics between dollars."""
+    return name.replace("$", r"\$")
+
+
+def png(figure: Any) -> bytes:
+    axes = figure.axes[0]
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    out = io.BytesIO()
+    figure.savefig(
+        out, format="png", metadata={"Software": None}
+    )  # no version, no date: the same bytes each time
     return out.getvalue()
