@@ -25,6 +25,7 @@ def front(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(cli, "front_folder", lambda: tmp_path)
     monkeypatch.setattr(sys, "argv", list(sys.argv))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     return tmp_path
 
 
