@@ -8,8 +8,8 @@ In a checkout the front files lie beside the package; in a wheel they travel as 
 """
 
 import difflib
-import runpy
 import sys
+import types
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,9 +70,12 @@ def run_front(verb: str, words: Sequence[str]) -> None:
         raise UserError(
             f"{verb}.py is not in {folder}; install Rostok again: pip install --force-reinstall rostok"
         )
-    sys.argv = [f"rostok {verb}", *words]
+    sys.argv = [f"rostok {verb}", *words]  # runpy would put the path here, and --help would show it
     sys.path.insert(0, str(folder))
-    runpy.run_path(str(file), run_name="__main__")
+    module = types.ModuleType("__main__")
+    module.__file__ = str(file)
+    sys.modules["__main__"] = module
+    exec(compile(file.read_bytes(), file, "exec"), module.__dict__)
 
 
 def console() -> int:

@@ -1,0 +1,89 @@
+"""rostok/cli.py: verbs find their front file and run it as Python itself would."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import rostok
+from rostok import cli
+from rostok.errors import UserError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def front(tmp_path, monkeypatch) -> Path:
+    """A front folder with one front file, which tells what it was given."""
+    (tmp_path / "helper_of_train.py").write_text("WORD = 'helped'\n")
+    (tmp_path / "train.py").write_text(
+        '"""A front file."""\n'
+        "import sys\nfrom helper_of_train import WORD\n"
+        "if __name__ == '__main__':\n    print(__file__, sys.argv, WORD)\n    raise SystemExit(3)\n"
+    )
+    monkeypatch.setattr(cli, "front_folder", lambda: tmp_path)
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    return tmp_path
+
+
+def test_a_verb_runs_its_file_as_main_with_its_folder_first(front, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        cli.main(["train", "rostok", "optim.lr=1"])
+    assert exit_.value.code == 3
+    out = capsys.readouterr().out
+    assert out == f"{front / 'train.py'} ['rostok train', 'rostok', 'optim.lr=1'] helped\n"
+    assert sys.path[0] == str(front)
+
+
+def test_a_missing_front_file_is_named(front):
+    with pytest.raises(UserError, match=r"sample\.py is not in"):
+        cli.main(["sample"])
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("trian", "did you mean rostok train"),
+        ("Sample", "rostok sample"),
+        ("xyzzy", "the verbs are prepare, train"),
+    ],
+)
+def test_an_unknown_verb_is_answered_with_the_nearest(word, hint):
+    with pytest.raises(UserError, match=hint):
+        cli.main([word])
+
+
+def test_help_version_and_no_words(capsys):
+    assert cli.main(["--help"]) == 0
+    usage = capsys.readouterr().out
+    assert all(f"  {verb} " in usage for verb in cli.VERBS)
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"rostok {rostok.__version__}\n"
+    assert cli.main([]) == 2
+    assert capsys.readouterr().err == usage
+
+
+def test_the_front_folder_of_a_checkout_and_of_a_wheel(tmp_path, monkeypatch):
+    assert cli.front_folder() == ROOT
+    app = tmp_path / "rostok" / "app"
+    app.mkdir(parents=True)
+    (app / "train.py").touch()
+    monkeypatch.setattr(cli, "__file__", str(tmp_path / "rostok" / "cli.py"))
+    assert cli.front_folder() == app
+
+
+def test_every_front_file_has_a_verb():
+    assert {path.stem for path in ROOT.glob("*.py")} - {"model"} <= set(cli.VERBS)
+
+
+def test_the_exit_code_reaches_the_shell():
+    """`python -m rostok`: no traceback, code 2, and torch is not imported for it."""
+    words = [sys.executable, "-X", "importtime", "-m", "rostok", "trian"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 2
+    assert "error: rostok has no verb 'trian'; did you mean rostok train? See rostok --help" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "torch" not in done.stderr
