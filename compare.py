@@ -66,7 +66,7 @@ from rostok.shards import Data, open_data
 from rostok.token_page import token_page
 from rostok.tokenizer import Tokenizer, load_tokenizer
 
-MAX_LEAK = 1e-3  # nats; float32 rounding stays far below
+MAX_LEAK = 1e-3  # of a logit; float32 rounding stays far below
 NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))
 
 
@@ -190,18 +190,22 @@ def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namesp
         )
     windows = windows_for(model, targets, options)
     refuse_seer(name, model, windows)
-    losses = score(model, targets, tqdm(windows, desc=name, unit="window", disable=None, leave=False))
+    bar = tqdm(windows, desc=name, unit="window", disable=None, leave=False)
+    try:
+        losses = score(model, targets, bar)
+    except UserError as error:
+        raise UserError(f"{name}: {error}") from None
     about = {key: run.state.get(key) for key in ("tokens", "seconds", "step")}
     return Row(name, sees(model), targets, losses, {"parameters": model.parameter_groups(), **about})
 
 
 def refuse_seer(name: str, model: Any, windows: Sequence[Window]) -> None:
-    """Raise UserError when a loss moves although only later tokens were changed. Asks the longest windows."""
+    """Raise UserError when a logit moves although only later tokens were changed. Asks the two longest windows."""
     for window in sorted(windows, key=lambda w: -len(w.ids))[:2]:
         moved = leak(model, window.ids)
         if not moved <= MAX_LEAK:
             raise UserError(
-                f"{name} sees the future: its answers move by {moved:.3g} nats when only later tokens change; "
+                f"{name} sees the future: its answers move by {moved:.3g} when only later tokens change; "
                 "its perplexity means nothing, mend the mask of the model"
             )
 

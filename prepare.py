@@ -40,7 +40,7 @@ from rostok import corpora
 from rostok.corpora import Piece, ReadOptions, Spool
 from rostok.errors import UserError, run_main
 from rostok.shards import MANIFEST, Data, open_data, write_data
-from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
 STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
@@ -69,11 +69,12 @@ def main(argv: Sequence[str]) -> int | None:
     out = Path(args.out or Path("data") / source.name)
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
     recipe = recipe_hash(source, args, tokenizer)
-    if not args.force and (found := existing(out, recipe)):
-        report(found, {"reused": True}, args.json)
-        return
+    if found := existing(out, recipe, args.force):
+        return report(found, {"reused": True}, args.json)
     data, timing = prepare(source, out, args, tokenizer, recipe)
-    report(data, {"reused": False, "seconds": round(time.perf_counter() - started, 2), **timing}, args.json)
+    return report(
+        data, {"reused": False, "seconds": round(time.perf_counter() - started, 2), **timing}, args.json
+    )
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -129,6 +130,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--json", action="store_true", help="print the summary as one line of JSON")
     args = parser.parse_args(argv)
     check(args)
+    args.vocab = VOCABULARY if args.vocab is None else args.vocab
     return args
 
 
@@ -136,7 +138,9 @@ def check(args: argparse.Namespace) -> None:
     """Refuse words that contradict each other before anything is read."""
     if not 0 < args.valid_share < 1:
         raise UserError(f"--valid-share {args.valid_share}: wanted a share between 0 and 1, such as 0.05")
-    if args.vocab and args.tokenizer:
+    if args.vocab is not None:
+        check_vocab_size(args.vocab)
+    if args.vocab is not None and args.tokenizer:
         raise UserError(
             "--vocab is for a new tokenizer, --tokenizer for one that exists: type one of the two"
         )
@@ -171,7 +175,12 @@ def open_source(args: argparse.Namespace) -> Source:
 
 
 def read_options(args: argparse.Namespace) -> ReadOptions:
-    return ReadOptions(args.marker.strip(), args.split_by, args.errors, args.field)
+    return ReadOptions(utf8(args.marker).strip(), args.split_by, args.errors, utf8(args.field))
+
+
+def utf8(word: str) -> str:
+    """A word from the command line or the file system read as UTF-8, whatever the locale made of it."""
+    return os.fsencode(word).decode(errors="replace")
 
 
 def built_in(count: int, seed: int) -> Source:
@@ -185,10 +194,11 @@ def built_in(count: int, seed: int) -> Source:
     return Source("stories", recipe, ((story, True) for story in generate_stories(count, seed)))
 
 
-def tinystories(count: int | None, dataset: corpora.HubDataset = corpora.TINYSTORIES) -> Source:
+def tinystories(count: int | None) -> Source:
     """TinyStories as its authors published it: the first `count` training stories, and the whole validation
     file.
     """
+    dataset = corpora.TINYSTORIES
     train, valid = (corpora.fetch(dataset, file) for file in (dataset.train, dataset.valid))
     recipe = {"repo": dataset.repo, "revision": dataset.revision, "stories": count}
     return Source(
@@ -205,7 +215,7 @@ def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> S
         pieces = corpora.read_stream(sys.stdin.buffer, Path("standard input"), options)
         return Source("stdin", None, corpora.first_texts(pieces, count))
     files = corpora.find_files(words)
-    names = [os.fsencode(file.name).decode(errors="replace") for file in files]
+    names = [utf8(file.name) for file in files]
     hashes = [corpora.sha256_of(file) for file in files]
     recipe = {"files": list(zip(names, hashes, strict=True)), "options": asdict(options), "stories": count}
     pieces = (piece for file in files for piece in corpora.read_pieces(file, options))
@@ -217,14 +227,15 @@ def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer |
     """Equal recipes give equal folders; None when the source can be read only once."""
     if source.recipe is None:
         return None
-    learn = {"tokenizer": tokenizer.sha256 if tokenizer else args.vocab or VOCABULARY}
+    learn = {"tokenizer": tokenizer.sha256 if tokenizer else args.vocab}
     recipe = {"version": RECIPE_VERSION, **source.recipe, **learn, "valid_share": args.valid_share}
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 
-def existing(out: Path, recipe: str | None) -> Data | None:
-    """The data that stands in `out` when it was made by the same recipe; UserError when it is something
-    else.
+def existing(out: Path, recipe: str | None, force: bool) -> Data | None:
+    """The data that stands in `out` when this very recipe made it; None when there is room for new data.
+
+    Raises UserError for other data without --force, and always for a folder that prepare.py did not write.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
@@ -233,13 +244,11 @@ def existing(out: Path, recipe: str | None) -> Data | None:
     try:
         data = open_data(out)
         _ = [data.split(name) for name in ("train", "valid")]
-    except UserError:
-        return None  # damaged or of an older version: made anew
-    if recipe is None or data.manifest.get("recipe") != recipe:
-        raise UserError(
-            f"{out} holds other data or was made with other options: --force replaces it, or give --out"
-        )
-    return data
+    except UserError:  # damaged, or written by another version
+        return None
+    if not force and (recipe is None or data.manifest.get("recipe") != recipe):
+        raise UserError(f"{out} holds other data or was made with other options: type --force to replace it")
+    return None if force else data
 
 
 # --------------------------------------------------------------------------------------------------- the work
@@ -249,20 +258,14 @@ def prepare(
     source: Source, out: Path, args: argparse.Namespace, tokenizer: Tokenizer | None, recipe: str | None
 ) -> tuple[Data, dict[str, float]]:
     """Steps 1 to 5 of the head of this file. Gives the new data and how long the steps took."""
-    if out.exists():
-        existing(out, recipe) if not args.force else None
-        if any(out.iterdir()) and not (out / MANIFEST).is_file():
-            raise UserError(f"{out} exists and is no data folder: give another --out")
     with folder_beside(out) as folder, closing(Spool(folder)) as spool:
         read(source, spool)
         how = spool.split(args.valid_share)
         learning = time.perf_counter()
-        tokenizer = tokenizer or train_tokenizer(
-            spool.sample("train", TOKENIZER_BYTES), args.vocab or VOCABULARY
-        )
+        tokenizer = tokenizer or train_tokenizer(spool.sample("train", TOKENIZER_BYTES), args.vocab)
         encoding = time.perf_counter()
         info = {
-            "source": {"name": source.name, "files": source.files},
+            "source": {"name": utf8(source.name), "files": source.files},
             "recipe": recipe,
             "split_by": how,
             "valid_share": None if how == "given" else args.valid_share,
@@ -312,7 +315,7 @@ def folder_beside(out: Path) -> Iterator[Path]:
         yield folder
         folder.chmod(0o755)
         if out.exists():
-            old = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-old-"))
+            old = folder.with_name(f"{folder.name}-old")
             os.replace(out, old)
             os.replace(folder, out)
             shutil.rmtree(old)

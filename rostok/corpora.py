@@ -28,19 +28,22 @@ import gzip
 import hashlib
 import json
 import re
+import ssl
 import tempfile
+import urllib.error
+import urllib.request
 import zlib
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from rostok.errors import UserError
-
-Piece = tuple[str, bool]
+from rostok.shards import Piece
 
 BLOCK = 1 << 20  # bytes read at a time
 LONG = 1 << 18  # characters; a longer text is encoded in parts
@@ -143,7 +146,7 @@ def decode(file: BinaryIO | gzip.GzipFile, path: Path, errors: str = "strict") -
     blocks.
     """
     decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    done, held = 0, ""  # bytes given to the decoder, a "\r" that waits for its "\n"
+    done, held, begun = 0, "", False  # bytes given to the decoder; a "\r" that waits for its "\n"
     while True:
         raw = file.read(BLOCK)
         waiting = len(decoder.getstate()[0])
@@ -156,8 +159,8 @@ def decode(file: BinaryIO | gzip.GzipFile, path: Path, errors: str = "strict") -
                 f"{path}: byte {byte} at offset {at} is not UTF-8 ({error.reason}); "
                 "convert the file (iconv -f LATIN1 -t UTF-8), or type --errors replace to put U+FFFD there"
             ) from None
-        if done == 0:
-            text = text.removeprefix("\ufeff")
+        if text and not begun:
+            text, begun = text.removeprefix("\ufeff"), True
         held = "\r" if raw and text.endswith("\r") else ""
         yield text.removesuffix(held).replace("\r\n", "\n")
         done += len(raw)
@@ -577,12 +580,10 @@ def fetch(dataset: HubDataset, file: HubFile) -> Path:
 
     Raises UserError without network, and for a file that is not the one expected.
     """
-    from huggingface_hub import hf_hub_download
-
     try:
-        path = Path(hf_hub_download(dataset.repo, file.name, repo_type="dataset", revision=dataset.revision))
+        path = Path(_download(dataset, file))
     except Exception as error:  # the hub's client raises errors of several libraries
-        reason = str(error).strip().split("\n")[0][:160]
+        reason = " ".join(str(error).split())[:120]
         raise UserError(
             f"{file.name} of {dataset.repo} could not be downloaded ({type(error).__name__}: {reason}); "
             "connect once, or stay offline with --source stories"
@@ -594,6 +595,33 @@ def fetch(dataset: HubDataset, file: HubFile) -> Path:
             "delete it and start again"
         )
     return path
+
+
+def _download(dataset: HubDataset, file: HubFile) -> str:
+    import huggingface_hub as hub
+
+    hub.logging.set_verbosity_error()  # its retries are no news: the outcome is
+    download = partial(
+        hub.hf_hub_download, dataset.repo, file.name, repo_type="dataset", revision=dataset.revision
+    )
+    try:
+        return download(local_files_only=True)
+    except hub.errors.LocalEntryNotFoundError:
+        _require_answer(hub.constants.ENDPOINT)
+        return download()
+
+
+def _require_answer(url: str) -> None:
+    """Raise OSError unless the address answers anything within seconds; the hub's client would try for half a
+    minute.
+    """
+    try:
+        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10).close()
+    except urllib.error.HTTPError:
+        pass  # an answer, whatever it says
+    except urllib.error.URLError as error:
+        if not isinstance(error.reason, ssl.SSLError):
+            raise ConnectionError(f"{url} does not answer: {error.reason}") from None
 
 
 def sha256_of(path: Path) -> str:

@@ -228,6 +228,8 @@ def nats_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
     The exponentials are float32, their sum and everything after it float64: equal logits give ln V to the last digit.
     """
+    if logits.device.type == "mps":  # it has no float64
+        logits, targets = logits.cpu(), targets.cpu()
     shifted = logits.float()
     shifted = shifted - shifted.max(dim=-1, keepdim=True).values  # (T, V)
     chosen = shifted.gather(-1, targets[:, None])[:, 0].double()
@@ -259,23 +261,25 @@ def score(model: Callable[[Tensor], Tensor], targets: TargetList, windows: Itera
         covered += last - window.first
     assert covered == len(targets), "each target is scored exactly once"
     if not np.isfinite(nats).all():
-        raise UserError(f"the model gives {np.count_nonzero(~np.isfinite(nats))} losses that are not numbers")
+        raise UserError(
+            f"{np.count_nonzero(~np.isfinite(nats))} of its losses are not numbers; choose an earlier checkpoint"
+        )
     return Losses(nats, hits)
 
 
 @torch.inference_mode()
 def leak(model: Callable[[Tensor], Tensor], ids: np.ndarray, seed: int = 0) -> float:
-    """Largest change, in nats, of a loss when only tokens after it change: 0 for a model that does not see the future.
+    """Largest change of a logit when only tokens after it change: 0 for a model that does not see the future.
 
     `ids` (T,) is one window; tokens drawn with the seed take the place of those after each of a few cuts.
     """
     device, rng, worst = device_of(model), np.random.default_rng(seed), 0.0
     before = torch.from_numpy(ids)[None].to(device)
-    logits = model(before)[0].double().log_softmax(-1)
+    logits = model(before)[0].float()
     for cut in sorted({1, 2, len(ids) // 4, len(ids) // 2, len(ids) - 1} & set(range(1, len(ids)))):
         other = ids.copy()
         other[cut:] = rng.integers(0, logits.shape[-1], len(ids) - cut)
-        moved = model(torch.from_numpy(other)[None].to(device))[0].double().log_softmax(-1)
+        moved = model(torch.from_numpy(other)[None].to(device))[0].float()
         worst = max(worst, float((moved[:cut] - logits[:cut]).abs().max()))
     return worst
 

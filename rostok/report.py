@@ -201,7 +201,7 @@ def introduction(result: dict[str, Any]) -> list[str]:
         lines.append(
             f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits a byte can be compared"
         )
-    lines.append(f"protocol  {result.get('protocol', '?')}")
+    lines.append(f"protocol  {result.get('protocol', '?')}; {result.get('arithmetic', '?')}, sums in float64")
     lines.append(
         f"intervals 95 %, paired bootstrap over {result['resampled']}, 1,000 draws; one training seed a row"
     )

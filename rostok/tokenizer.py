@@ -113,11 +113,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     A small text has fewer pairs worth merging: then fewer ids come out, and `vocab_size` of the result says
     how many. Raises UserError when vocab_size is below 257 (◆ and the 256 bytes).
     """
-    if vocab_size < SMALLEST_VOCABULARY:
-        raise UserError(
-            f"a vocabulary of {vocab_size} is too small: ◆ and the 256 bytes need {SMALLEST_VOCABULARY}; "
-            f"type --vocab {SMALLEST_VOCABULARY} or more"
-        )
+    check_vocab_size(vocab_size)
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     bpe = Tokenizer(models.BPE())
@@ -133,6 +129,15 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     )
     bpe.train_from_iterator(texts, trainer)
     return _from_json(bpe.to_str(pretty=True), "the new tokenizer")
+
+
+def check_vocab_size(vocab_size: int) -> None:
+    """Raise UserError for a size that has no room for ◆ and the 256 bytes."""
+    if vocab_size < SMALLEST_VOCABULARY:
+        raise UserError(
+            f"a vocabulary of {vocab_size} is too small: ◆ and the 256 bytes need {SMALLEST_VOCABULARY}; "
+            f"type --vocab {SMALLEST_VOCABULARY} or more"
+        )
 
 
 def load_tokenizer(where: str | Path) -> Tokenizer:

@@ -195,7 +195,7 @@ def test_a_model_that_sees_the_future_is_caught() -> None:
 
 def test_losses_that_are_not_numbers_are_refused() -> None:
     targets = target_list(random_texts([4]), 0)
-    with pytest.raises(UserError, match="5 losses that are not numbers"):
+    with pytest.raises(UserError, match="5 of its losses are not numbers"):
         score(lambda ids: torch.full((*ids.shape, V), math.nan), targets, text_windows(targets, 16, 8))
 
 

@@ -1,0 +1,342 @@
+"""compare.py from the command line, on runs that were never trained: right numbers or one clear line."""
+
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import compare
+from model import GPT, GPTConfig, WindowMLPConfig, build_model
+from rostok import checkpoint
+from rostok.errors import run_main
+from rostok.shards import Data, open_data, whole, write_data
+from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+
+MakeRun = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Matrices this small are slower on two threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def untrained_run(folder: Path, config: GPTConfig | WindowMLPConfig, data: Data, **state) -> Path:
+    """A run folder as train.py leaves it, with weights drawn at random."""
+    tokenizer = load_tokenizer(data.folder)
+    model = build_model(
+        dataclasses.replace(config, vocab_size=tokenizer.vocab_size, start_id=tokenizer.start_id)
+    )
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"data: {{path: {json.dumps(str(data.folder))}}}\n", encoding="utf-8")
+    tokenizer.save(folder)
+    record = {
+        "model": dataclasses.asdict(model.config),
+        "tokens": 1000,
+        "seconds": 2.5,
+        "data_sha256": {split: data.split(split).sha256 for split in ("train", "valid")},
+        "tokenizer_sha256": tokenizer.sha256,
+    }
+    checkpoint.save_step(folder, 10, model, torch.optim.SGD(model.parameters()), record | state)
+    return folder
+
+
+TINY = GPTConfig(context=32, n_layer=2, n_head=2, d_model=16, d_mlp=32)
+WINDOW = WindowMLPConfig(context=32, d_embed=4, d_hidden=8)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, tiny_data: Data) -> tuple[str, str]:
+    """A window MLP and a GPT on the tiny data. Shared: do not change them."""
+    folder = tmp_path_factory.mktemp("runs")
+    return (
+        str(untrained_run(folder / "window", WINDOW, tiny_data)),
+        str(untrained_run(folder / "gpt", TINY, tiny_data)),
+    )
+
+
+def small_data(folder: Path, held_out: list[str], like: Data | None = None, vocab: int = 280) -> Data:
+    """Shards with the given held-out texts."""
+    train_texts = ["Tom had a red ball.", "Mia had a red kite.", "Tom and Mia ran home. " * 3]
+    tokenizer = load_tokenizer(like.folder) if like else train_tokenizer(train_texts, vocab)
+    write_data(folder, {"train": whole(train_texts), "valid": whole(held_out)}, tokenizer)
+    return open_data(folder)
+
+
+def result_of(tmp_path: Path, *words: str) -> dict:
+    """The JSON of one comparison."""
+    assert compare.main([*words, "--json", str(tmp_path / "result.json")]) == 0
+    return json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
+
+
+def error_of(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """The one line of a refused comparison."""
+    capsys.readouterr()
+    assert run_main(compare.main, list(words)) == 2
+    told = capsys.readouterr()
+    assert told.err.count("\n") == 1
+    assert not told.out
+    return told.err
+
+
+# ---------------------------------------------------------------------------------------------------- the table
+
+
+def test_all_rows_stand_on_the_same_targets(runs, tiny_data: Data, tmp_path, capsys) -> None:
+    told = result_of(tmp_path, *runs)
+    split = tiny_data.split("valid")
+    assert told["held_out"]["texts"] == len(split)
+    assert told["held_out"]["targets"] == split.tokens  # each text: its tokens and ◆ for ◆
+    assert told["held_out"]["bytes"] == split.bytes
+    names = [row["name"] for row in told["rows"]]
+    assert names == [
+        "window",
+        "gpt",
+        "gpt, only 8",
+        "gpt, ◆ and 8",
+        "trigram",
+        "bigram",
+        "unigram",
+        "uniform",
+    ]
+    assert {row["targets"] for row in told["rows"]} == {split.tokens}
+    by_name = {row["name"]: row for row in told["rows"]}
+    assert by_name["uniform"]["perplexity"] == pytest.approx(tiny_data.vocab_size)
+    assert by_name["trigram"]["nats"] < by_name["bigram"]["nats"] < by_name["unigram"]["nats"]
+    assert by_name["gpt"]["parameters"]["blocks"] > 0
+    assert (by_name["gpt"]["tokens"], by_name["gpt"]["seconds"]) == (1000, 2.5)
+    shown = capsys.readouterr().out
+    assert told["held_out"]["sha256"] in shown
+    assert all(word in shown for word in told["words"])
+    assert "by the architecture on the same 8 tokens" in shown
+
+
+def test_numbers_equal_a_plain_loop(runs, tiny_data: Data, tmp_path) -> None:
+    """One forward pass a text (all fit), cross-entropy in float64."""
+    run = checkpoint.load_run(runs[0], build_model)
+    tokenizer, nats, ends, n_bytes = load_tokenizer(tiny_data.folder), [], 0.0, 0
+    split = tiny_data.split("valid")
+    for i in range(len(split)):
+        ids = split.text(i).astype(np.int64)
+        targets = torch.tensor([*ids[1:].tolist(), 0])
+        with torch.no_grad():
+            logits = run.model(torch.from_numpy(ids)[None])[0].double()
+        each = nn.functional.cross_entropy(logits, targets, reduction="none")
+        nats.append(each)
+        ends += each[-1].item()
+        n_bytes += len(tokenizer.decode(ids[1:].tolist()).encode())
+    flat = torch.cat(nats)
+    told = result_of(tmp_path, *runs, "--at", "0")["rows"][0]
+    assert told["nats"] == pytest.approx(flat.mean().item(), rel=1e-6)
+    assert told["perplexity"] == pytest.approx(math.exp(flat.mean().item()), rel=1e-6)
+    assert told["nats_on_ends"] == pytest.approx(ends / len(split), rel=1e-6)
+    assert told["bits_per_byte"] == pytest.approx(
+        (flat.sum().item() - ends) / math.log(2) / n_bytes, rel=1e-6
+    )
+
+
+def test_same_runs_give_the_same_bytes(runs, tmp_path, capsys) -> None:
+    files = {}
+    for name in ("one", "two"):
+        out = tmp_path / name / "report.md"
+        page = str(tmp_path / name / "tokens.html")
+        words = [
+            "--out",
+            str(out),
+            "--context-sweep",
+            "50",
+            "--tokens-html",
+            page,
+            "--csv",
+            str(out.with_name("t.csv")),
+        ]
+        assert compare.main([*runs, *words]) == 0
+        files[name] = {path.name: path.read_bytes() for path in sorted(out.parent.iterdir())}
+        files[name]["terminal"] = capsys.readouterr().out.encode()
+    assert files["one"] == files["two"]
+    endings = [".csv", ".json", ".md", "-context.csv", "-context.png", "-position.csv", "-position.png"]
+    assert set(files["one"]) == {*(f"report{e}" for e in endings), "t.csv", "tokens.html", "terminal"}
+    report = files["one"]["report.md"].decode()
+    for figure in ("report-position.png", "report-context.png"):
+        assert f"({figure})" in report
+        assert files["one"][figure].startswith(b"\x89PNG")
+    assert "| pair |" in report
+    assert files["one"]["t.csv"] == files["one"]["report.csv"]
+    assert files["one"]["report.csv"].count(b"\n") == 9
+
+
+def test_a_sample_stands_in_a_table_of_its_own(runs, tmp_path, capsys) -> None:
+    told = result_of(tmp_path, *runs, "--at-targets", "200")
+    assert [row["name"] for row in told["narrow"]["rows"]] == ["window", "gpt", "gpt, only 8", "gpt, ◆ and 8"]
+    assert told["narrow"]["held_out"]["sha256"] != told["held_out"]["sha256"]
+    assert 200 <= told["narrow"]["held_out"]["targets"] < 300
+    assert told["narrow"]["held_out"]["sha256"] in capsys.readouterr().out
+    first = told["split"][0]
+    assert first["architecture"]["nats"] + first["context"]["nats"] == pytest.approx(
+        told["narrow"]["rows"][1]["nats"] - told["narrow"]["rows"][0]["nats"]
+    )
+
+
+def test_disjoint_blocks_have_the_same_targets(runs, tmp_path) -> None:
+    texts, blocks = result_of(tmp_path, *runs), result_of(tmp_path, *runs, "--protocol", "disjoint")
+    assert texts["held_out"]["sha256"] == blocks["held_out"]["sha256"]
+    assert texts["rows"][1]["nats"] != blocks["rows"][1]["nats"]
+    assert blocks["protocol"].startswith("disjoint")
+
+
+def test_stride_and_number_of_texts(runs, tmp_path) -> None:
+    runs = (*runs, "--at", "0")
+    half, small = result_of(tmp_path, *runs), result_of(tmp_path, *runs, "--stride", "4")
+    assert half["held_out"]["sha256"] == small["held_out"]["sha256"]
+    assert half["rows"][0]["nats"] == small["rows"][0]["nats"]  # the window MLP sees 8 tokens either way
+    assert half["rows"][1]["nats"] != small["rows"][1]["nats"]
+    three = result_of(tmp_path, *runs, "--texts", "3")
+    assert three["held_out"]["texts"] == 3
+    assert three["held_out"]["sha256"] != half["held_out"]["sha256"]
+
+
+# ---------------------------------------------------------------------------------------------------- odd texts
+
+
+def test_texts_of_every_odd_length(runs, tiny_data: Data, tmp_path) -> None:
+    """One token, none, three words, far beyond the context, letters that take several tokens."""
+    held_out = ["a", "", "Tom ran home", "Mia had a ball. " * 60, "Ж\u202e😀", "<|endoftext|>"]
+    data = small_data(tmp_path / "odd", held_out, tiny_data)
+    told = result_of(tmp_path, *runs, "--data", str(data.folder))
+    stored = len(data.split("valid"))
+    assert told["held_out"]["texts"] == stored
+    assert told["held_out"]["bytes"] == data.split("valid").bytes
+    assert all(math.isfinite(row["nats"]) for row in told["rows"])
+    assert any("was trained from other shards" in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("held_out", [["a"], ["Tom ran."]])
+def test_too_little_text_for_a_single_window(runs, tiny_data: Data, tmp_path, held_out: list[str]) -> None:
+    data = small_data(tmp_path / "short", held_out, tiny_data)
+    told = result_of(
+        tmp_path, *runs, "--data", str(data.folder), "--out", str(tmp_path / "r.md"), "--context-sweep"
+    )
+    assert told["rows"][0]["interval"] is None
+    assert "too little text for an interval" in told["words"][0]
+
+
+def test_held_out_texts_that_are_only_a_mark() -> None:
+    targets = compare.target_list([np.array([0])], 0, [b"<|endoftext|>", b"a"])
+    assert (len(targets), targets.n_bytes) == (1, 0)
+    losses = compare.Losses(np.ones(1), np.ones(1, bool))
+    assert "n/a" in compare.as_text(compare.tabulate([compare.Row("m", 8, targets, losses)]))
+
+
+# ---------------------------------------------------------------------------------------------------- shards
+
+
+def test_runs_with_different_tokenizers_share_bits_a_byte_only(runs, tiny_texts, tmp_path, capsys) -> None:
+    other: Tokenizer = train_tokenizer(tiny_texts, 270)
+    write_data(tmp_path / "data", {"train": whole(tiny_texts[:40]), "valid": whole(tiny_texts[::8])}, other)
+    coarse = untrained_run(tmp_path / "other", TINY, open_data(tmp_path / "data"))
+    for words in (
+        [],
+        ["--data", str(tmp_path / "data")],
+    ):  # each its own shards of the same texts; or one for both
+        told = result_of(tmp_path, *runs, str(coarse), *words)
+        assert (told["same_tokenizer"], told["unit"], told["held_out"]["targets"]) == (
+            False,
+            "bits a byte",
+            None,
+        )
+        assert told["held_out"]["texts"] == 10
+        shown = capsys.readouterr().out
+        assert "only bits a byte can be compared" in shown
+        assert "perplexity" not in shown
+    line = error_of(capsys, runs[0], str(coarse), "--tokens-html", str(tmp_path / "x.html"))
+    assert "two runs with one tokenizer" in line
+
+
+def test_runs_with_different_held_out_texts_are_refused(runs, tiny_data: Data, tmp_path, capsys) -> None:
+    data = small_data(tmp_path / "data", ["Tom ran home."], tiny_data)
+    other = untrained_run(tmp_path / "other", TINY, data)
+    line = error_of(capsys, runs[0], str(other))
+    assert "different held-out texts" in line
+    assert "--data" in line
+
+
+def test_a_run_whose_shards_are_gone(runs, tiny_data: Data, tmp_path, capsys) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(tiny_data.folder, moved)
+    run = untrained_run(tmp_path / "run", TINY, open_data(moved))
+    shutil.rmtree(moved)
+    line = error_of(capsys, str(run))
+    assert "is gone" in line
+    assert "--data FOLDER" in line
+    told = result_of(tmp_path, str(run), "--data", str(tiny_data.folder))
+    assert told["held_out"]["texts"] == 10
+    assert told["notes"] == []  # the same shards in another place
+
+
+# ---------------------------------------------------------------------------------------------------- refusals
+
+
+class Seer(GPT):
+    """Adds the next token's embedding to each token's: it is told the answer."""
+
+    def forward(self, ids, targets=None):
+        return super().forward(ids) + 9 * nn.functional.one_hot(ids.roll(-1, 1), self.config.vocab_size)
+
+
+def test_a_run_that_sees_the_future_is_refused(runs, tmp_path, capsys, monkeypatch) -> None:
+    def build(config):
+        model = build_model(config)
+        return Seer(model.config) if isinstance(model, GPT) else model
+
+    monkeypatch.setattr(compare, "build_model", build)
+    line = error_of(capsys, *runs, "--json", str(tmp_path / "x.json"))
+    assert "gpt sees the future" in line
+    assert not (tmp_path / "x.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        (["nowhere"], "there is no run folder nowhere"),
+        (["RUN", "--data", "nowhere"], "nowhere"),
+        (["RUN", "--stride", "32"], "--stride must be from 1 to 31 for a context of 32. Got 32"),
+        (["RUN", "--tokens-html", "x.html"], "name two such runs"),
+        (["RUN", "--json", "/dev/null/x.json"], "cannot write /dev/null/x.json"),
+    ],
+)
+def test_one_line_for_what_cannot_be(runs, capsys, words: list[str], wanted: str) -> None:
+    capsys.readouterr()
+    assert run_main(compare.main, [runs[1] if word == "RUN" else word for word in words]) == 2
+    error = capsys.readouterr().err
+    assert wanted in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("words", [["--texts", "0"], ["--texts", "x"], ["--at", "-1"], ["--stride", "0"], []])
+def test_words_that_argparse_refuses(words: list[str], capsys) -> None:
+    with pytest.raises(SystemExit) as error:
+        compare.main(["run", *words] if words else [])
+    assert error.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_a_run_named_twice_and_a_step_folder(runs, tmp_path) -> None:
+    told = result_of(tmp_path, runs[1], str(Path(runs[1]) / "step-000010"), "--at", "0")
+    first, second = told["rows"][:2]
+    assert first["nats"] == second["nats"]
+    assert first["name"] == second["name"] == f"{runs[1]}/step-000010"
+    assert "cannot be told apart: +0.0000" in told["words"][0]

@@ -1,0 +1,313 @@
+"""prepare.py whole: words in, a data folder and a summary out; what is refused, re-used, replaced, cleaned up."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import prepare
+from rostok.errors import UserError, run_main
+from rostok.shards import open_data, verify
+from rostok.tokenizer import load_tokenizer
+
+ROOT = Path(__file__).parent.parent
+MARKER = "\n<|endoftext|>\n"
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def story_file(here: Path, tiny_texts: list[str]) -> Path:
+    path = here / "tales.txt"
+    path.write_text(MARKER.join(tiny_texts) + MARKER, encoding="utf-8")
+    return path
+
+
+def run(*words: str) -> dict[str, Any]:
+    """prepare.py with --json and a small vocabulary (unless words say otherwise) -> its summary."""
+    size = [] if "--tokenizer" in words or "--vocab" in words else ["--vocab", "300"]
+    buffer, before = io.StringIO(), sys.stdout
+    sys.stdout = buffer
+    try:
+        assert prepare.main([*words, *size, "--json"]) in (None, 0)
+    finally:
+        sys.stdout = before
+    return json.loads(buffer.getvalue())
+
+
+def texts_in(folder: str | Path, split: str) -> list[str]:
+    data, tokenizer = open_data(folder), load_tokenizer(folder)
+    part = data.split(split)
+    return [tokenizer.decode(part.text(i)[1:].tolist()) for i in range(len(part))]
+
+
+def test_own_file(story_file: Path, tiny_texts: list[str]) -> None:
+    summary = run("--source", "tales.txt", "--valid-share", "0.2")
+    data = verify("data/tales")
+    train, valid = texts_in("data/tales", "train"), texts_in("data/tales", "valid")
+    assert sorted(train + valid) == sorted(tiny_texts)
+    assert not set(train) & set(valid)
+    assert (summary["train"]["texts"], summary["valid"]["texts"]) == (len(train), len(valid))
+    assert summary["train"]["bytes"] == sum(len(text.encode()) for text in train)
+    assert (summary["out"], summary["vocab_size"], summary["split_by"]) == ("data/tales", 300, "hash")
+    assert data.manifest["source"] == {"name": "tales", "files": ["tales.txt"]}
+    assert sorted(path.name for path in Path("data").iterdir()) == ["tales"]
+
+
+def test_tokenizer_is_learnt_from_the_training_part_only(here: Path) -> None:
+    (here / "train.txt").write_text(MARKER.join(f"aa bb {i}" for i in range(40)))
+    (here / "valid.txt").write_text("zyzyzyzyzyzyzyzy " * 50)
+    run("--source", "train.txt", "--valid", "valid.txt")
+    tokenizer = load_tokenizer("data/train")
+    assert b"aa" in tokenizer._pieces
+    assert not [piece for piece in tokenizer._pieces if b"zy" in piece]
+    assert texts_in("data/train", "valid") == [("zyzyzyzyzyzyzyzy " * 50).strip()]
+
+
+def test_literal_marker_inside_a_text(here: Path) -> None:
+    """C10: no error, no false end of a text."""
+    (here / "a.txt").write_text(MARKER.join(f"{i} wrote <|endoftext|> in a line" for i in range(40)))
+    run("--source", "a.txt", "--valid-share", "0.3")
+    both = texts_in("data/a", "train") + texts_in("data/a", "valid")
+    assert sorted(both) == sorted(f"{i} wrote <|endoftext|> in a line" for i in range(40))
+
+
+def test_one_long_text(here: Path) -> None:
+    text = "".join(f"Line number {i} of the play.\n" for i in range(500))
+    (here / "play.txt").write_text(text)
+    assert run("--source", "play.txt", "--valid-share", "0.1")["split_by"] == "position"
+    assert texts_in("data/play", "train") + texts_in("data/play", "valid") == [
+        text[: (cut := text.rindex("\n", 0, int((len(text) - 1) * 0.9)) + 1)],
+        text[cut:].strip(),
+    ]
+
+
+def fake_stories(monkeypatch: pytest.MonkeyPatch, word: str = "fox") -> None:
+    def generate_stories(count: int, seed: int) -> Iterator[str]:
+        return (
+            f"Once a {word} counted to {i * seed}. It was a good day for number {i}." for i in range(count)
+        )
+
+    module = types.ModuleType("rostok.stories")
+    module.__dict__["generate_stories"] = generate_stories
+    monkeypatch.setitem(sys.modules, "rostok.stories", module)
+
+
+def test_built_in_stories_and_reuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same words again only say that it is ready; other words, seeds or grammars are refused without --force."""
+    fake_stories(monkeypatch)
+    words = ["--source", "stories", "--stories", "300"]
+    first = run(*words)
+    assert first["train"]["texts"] + first["valid"]["texts"] == 300
+    before = Path("data/stories/manifest.json").stat().st_mtime_ns
+    again = run(*words)
+    assert again["reused"]
+    assert again["train"] == first["train"]
+    assert Path("data/stories/manifest.json").stat().st_mtime_ns == before
+    for other in (["--seed", "3"], ["--stories", "301"], ["--vocab", "310"], ["--valid-share", "0.2"]):
+        with pytest.raises(
+            UserError, match="data/stories holds other data or was made with other options: type --force"
+        ):
+            run(*words, *other)
+    fake_stories(monkeypatch, "wolf")
+    with pytest.raises(UserError, match="--force"):
+        run(*words)
+    assert not run(*words, "--force")["reused"]
+    assert "wolf" in texts_in("data/stories", "train")[0]
+    assert [path.name for path in Path("data").iterdir()] == ["stories"]
+
+
+def test_changed_file_is_noticed_and_damage_is_mended(story_file: Path) -> None:
+    run("--source", "tales.txt")
+    os.utime(story_file)
+    assert run("--source", "tales.txt")["reused"], "only the content counts"
+    Path("data/tales/train-00000.npy").write_bytes(b"")
+    assert not run("--source", "tales.txt")["reused"]
+    verify("data/tales")
+    story_file.write_text(story_file.read_text(encoding="utf-8") + "One more.", encoding="utf-8")
+    with pytest.raises(UserError, match="--force"):
+        run("--source", "tales.txt")
+
+
+def test_foreign_folder_is_never_touched(story_file: Path, here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "diary").write_text("dear")
+    for force in ([], ["--force"]):
+        with pytest.raises(UserError, match="mine exists and is no data folder"):
+            run("--source", "tales.txt", "--out", "mine", *force)
+        with pytest.raises(UserError, match=r"tales.txt exists and is no data folder"):
+            run("--source", "tales.txt", "--out", "tales.txt", *force)
+    assert (here / "mine" / "diary").read_text() == "dear"
+    (here / "empty").mkdir()
+    run("--source", "tales.txt", "--out", "empty")
+
+
+def test_failure_leaves_nothing_behind(story_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old folder stays whole when the new one fails half-way."""
+    run("--source", "tales.txt", "--out", "data/x")
+
+    def fail(*words: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(prepare, "write_data", fail)
+    with pytest.raises(OSError, match="disk full"):
+        run("--source", "tales.txt", "--out", "data/x", "--force")
+    assert [path.name for path in Path("data").iterdir()] == ["x"]
+    verify("data/x")
+
+
+def test_tokenizer_of_another_folder(story_file: Path, here: Path) -> None:
+    run("--source", "tales.txt")
+    (here / "new.txt").write_text("".join(f"Something new, line {i}.\n" for i in range(300)))
+    summary = run("--source", "new.txt", "--tokenizer", "data/tales")
+    assert summary["tokenizer"] == "bpe-300"
+    assert open_data("data/new").tokenizer_sha256 == open_data("data/tales").tokenizer_sha256
+    with pytest.raises(UserError, match="type one of the two"):
+        run("--source", "new.txt", "--tokenizer", "data/tales", "--vocab", "300")
+
+
+def test_small_text_says_its_vocabulary(here: Path) -> None:
+    (here / "s.txt").write_text("".join(f"ab {i}\n" for i in range(50)))
+    summary = run("--source", "s.txt", "--vocab", "5000", "--valid-share", "0.2")
+    assert 257 <= summary["vocab_size"] < 400
+    assert open_data("data/s").vocab_size == summary["vocab_size"]
+
+
+def test_files_folders_and_tables_together(here: Path) -> None:
+    (here / "d").mkdir()
+    (here / "d" / "a.txt").write_text(MARKER.join(f"from a file {i}" for i in range(30)))
+    (here / "b.jsonl").write_text(
+        "\n".join(json.dumps({"body": f"from a table {i % 20}"}) for i in range(30))
+    )
+    summary = run("--source", "d", "*.jsonl", "--field", "body", "--out", "out", "--valid-share", "0.3")
+    assert (summary["train"]["texts"] + summary["valid"]["texts"], summary["duplicates"]) == (50, 10)
+    summary = run(
+        "--source",
+        "d",
+        "b.jsonl",
+        "--field",
+        "body",
+        "--out",
+        "few",
+        "--valid-share",
+        "0.3",
+        "--stories",
+        "25",
+    )
+    assert summary["train"]["texts"] + summary["valid"]["texts"] == 25
+
+
+def test_standard_input(tiny_texts: list[str], here: Path) -> None:
+    """Read as UTF-8 whatever the locale; never re-used, since it can be read only once."""
+    words = [sys.executable, str(ROOT / "prepare.py"), "--source", "-", "--out", "données", "--vocab", "300"]
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    env.pop("PYTHONIOENCODING", None)
+    text = MARKER.join(text.replace("park", "парк “ё”") for text in tiny_texts).encode()
+    done = subprocess.run(words, input=text, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"written   donn\xc3\xa9es" in done.stdout or b"written   donn" in done.stdout
+    both = texts_in("données", "train") + texts_in("données", "valid")
+    assert sorted(both) == sorted(text.replace("park", "парк “ё”") for text in tiny_texts)
+    again = subprocess.run(words, input=text, capture_output=True, env=env, check=False)
+    assert again.returncode == 2
+    assert b"--force" in again.stderr
+
+
+def test_file_under_the_c_locale(tiny_texts: list[str], here: Path) -> None:
+    (here / "сказки.txt").write_bytes(MARKER.join(text + " Ёж." for text in tiny_texts).encode())
+    env = os.environ | {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    words = [sys.executable, str(ROOT / "prepare.py"), "--source", "сказки.txt", "--vocab", "300", "--json"]
+    done = subprocess.run(words, capture_output=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    assert texts_in("data/сказки", "train")[0].endswith(" Ёж.")
+    assert open_data("data/сказки").manifest["source"]["files"] == ["сказки.txt"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--source", "nothing.txt"], "no such file: nothing.txt"),
+        (["--source", "tales.txt", "--valid-share", "0"], "wanted a share between 0 and 1"),
+        (["--source", "tales.txt", "--valid-share", "nan"], "wanted a share between 0 and 1"),
+        (["--source", "tales.txt", "--stories", "0"], "wanted 1 or more"),
+        (["--source", "tales.txt", "--vocab", "100"], "vocabulary of 100 is too small"),
+        (["--source", "tales.txt", "--vocab", "0"], "vocabulary of 0 is too small"),
+        (["--source", "tales.txt", "--marker", " "], "must be one line"),
+        (["--source", "tales.txt", "stories"], "stand alone after --source"),
+        (["--source", "tales.txt", "--tokenizer", "none"], "no tokenizer at none"),
+        (["--source", "tales.txt", "--valid-share", "0.0001"], "valid part would be empty: 80 texts"),
+        (["--source", "blank.txt"], "the source holds no text"),
+        (["--source", "bad.txt"], "bad.txt: byte 0xff at offset 3"),
+    ],
+)
+def test_refused_in_one_line(
+    story_file: Path, here: Path, words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "blank.txt").write_text(" \n\n")
+    (here / "bad.txt").write_bytes(b"abc\xffdef")
+    assert run_main(prepare.main, words) == 2
+    printed = capsys.readouterr()
+    assert message in printed.err
+    assert printed.err.count("\n") == 1
+    assert printed.out == ""
+    assert not list((here / "data").glob("*")) if (here / "data").exists() else True
+
+
+def test_bad_bytes_can_be_replaced(here: Path) -> None:
+    (here / "bad.txt").write_bytes(b"abc\xffdef ghi\n" * 20)
+    run("--source", "bad.txt", "--errors", "replace", "--valid-share", "0.2")
+    assert texts_in("data/bad", "train")[0].startswith("abc\ufffddef ghi\n")
+
+
+def test_summary_for_people(story_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--source", "tales.txt", "--vocab", "300"]
+    prepare.main(words)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "train",
+        "valid",
+        "split",
+        "tokenizer",
+        "encoding",
+        "written",
+    ]
+    assert lines[-1] == "written   data/tales"
+    prepare.main(words)
+    assert capsys.readouterr().out.startswith("data/tales is ready: made from the same text")
+
+
+def test_memory_does_not_grow_with_the_text(here: Path) -> None:
+    """A text of 24 MB in one piece without a marker: the live objects of Python stay far below its size."""
+    import tracemalloc
+
+    from rostok.corpora import Spool, read_pieces
+
+    rng = np.random.default_rng(0)
+    words = np.array(["cat", "dog", "sat", "ran", "house", "tree\n"])
+    block = " ".join(rng.choice(words, 60_000)).encode()
+    with open(here / "big.txt", "wb") as file:
+        for _ in range(24_000_000 // len(block)):
+            file.write(block)
+    spool = Spool(here)
+    tracemalloc.start()
+    for piece in read_pieces(here / "big.txt"):
+        spool.add(piece)
+    spool.split(0.1)
+    read = sum(len(text) for split in ("train", "valid") for text, _ in spool.pieces(split))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    spool.close()
+    assert read > 20_000_000
+    assert peak < 10_000_000
