@@ -96,7 +96,9 @@ def _top(head: np.ndarray) -> np.ndarray:
     """(T, T) booleans: the 8 largest weights of every row, all of them where a row has fewer."""
     open_ = np.tri(len(head), dtype=bool)
     k = min(TOP, len(head))
-    place = np.argpartition(-np.where(open_, head, -1), k - 1, axis=-1)[:, :k]  # the past before the closed future
+    place = np.argpartition(-np.where(open_, head, -1), k - 1, axis=-1)[
+        :, :k
+    ]  # the past before the closed future
     out = np.zeros_like(open_)
     np.put_along_axis(out, place, True, -1)
     return out & open_

@@ -38,7 +38,20 @@ from rostok.attention.reference import forward, rms_norm, rope, softmax
 from rostok.errors import UserError
 
 FORMAT, VERSION = "rostok-attention", 1
-SCRIPTS = ["core", "codec", "ui", "viewer", "heads", "steps", "plane", "mask", "window", "scale", "cards", "app"]
+SCRIPTS = [
+    "core",
+    "codec",
+    "ui",
+    "viewer",
+    "heads",
+    "steps",
+    "plane",
+    "mask",
+    "window",
+    "scale",
+    "cards",
+    "app",
+]
 CARDS = ["S3-12", "S2-02", "S2-03", "S0-11", "S0-14", "S3-26"]  # of rostok.attention.examples
 ASSETS = Path(__file__).parent / "page"
 
@@ -132,7 +145,9 @@ def document(
     }  # fmt: skip
 
 
-def _model(run: str, kind: str, weights: Mapping[str, np.ndarray], config: Mapping[str, Any]) -> dict[str, Any]:
+def _model(
+    run: str, kind: str, weights: Mapping[str, np.ndarray], config: Mapping[str, Any]
+) -> dict[str, Any]:
     names = ["n_layer", "n_head", "n_kv_head", "d_model", "context", "vocab_size", "rope_theta"]
     parameters = sum(int(np.size(w)) for w in weights.values())
     shown = {name: config.get(name) for name in names}
@@ -194,7 +209,11 @@ def _qkv(
     heads, blobs = [], []
     for layer, head in steps:
         at = f"blocks.{layer}.attn."
-        q, k, v = trace[at + "q_raw"][head], trace[at + "k_raw"][head // group], trace[at + "v"][head // group]
+        q, k, v = (
+            trace[at + "q_raw"][head],
+            trace[at + "k_raw"][head // group],
+            trace[at + "v"][head // group],
+        )
         d_head = q.shape[1]
         w_o = weights[at + "proj.weight"][:, head * d_head : (head + 1) * d_head].T  # (E, D)
         result = trace[at + "z"][head] @ w_o  # (T, D)
@@ -225,7 +244,9 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
     layers, n_head, length, _ = pattern.shape
     places = _places(np.asarray(ids), start_id)
     even = np.tri(length, dtype=np.float32) / np.arange(1, length + 1, dtype=np.float32)[:, None]
-    table = {kind: (_mean_weight(pattern, where), _mean_weight(even, where)) for kind, where in places.items()}
+    table = {
+        kind: (_mean_weight(pattern, where), _mean_weight(even, where)) for kind, where in places.items()
+    }
     with np.errstate(divide="ignore", invalid="ignore"):
         bits = -np.nansum(np.where(pattern > 0, pattern * np.log(pattern), 0), -1)  # (L, H, T)
     spread = (bits[:, :, 1:] / np.log(np.arange(2, length + 1))).mean(-1) if length > 1 else None
@@ -295,7 +316,9 @@ def _aim(pieces: Sequence[str], query_word: str, key_word: str) -> tuple[int, li
             shown = " ".join(piece.strip() for piece in pieces[1:25])
             raise UserError(f"the word {word!r} is not in the text; choose one of: {shown} ...")
     last, earlier = mentions[query_word][-1], mentions[key_word]
-    if query_word == key_word and len(last) > 1:  # a name in pieces: from its first to what followed the first before
+    if (
+        query_word == key_word and len(last) > 1
+    ):  # a name in pieces: from its first to what followed the first before
         return last[0], [at[1] for at in earlier[:-1]] or [last[0]]
     return last[-1], [j for at in earlier for j in at if j < last[0]] or [last[-1]]
 
@@ -331,7 +354,9 @@ def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
     pattern = np.stack([*_drawn(ids), by_hand])[None].astype(np.float32)  # (1, 6, T, T)
     w_o = rng.standard_normal((d_head, 384)).astype(np.float32) / np.sqrt(d_head)
     names = ("q_raw", "k_raw", "v", "z")
-    trace = {f"blocks.0.attn.{n}": np.stack([x] * 6) for n, x in zip(names, (q, k, v, by_hand @ v), strict=True)}
+    trace = {
+        f"blocks.0.attn.{n}": np.stack([x] * 6) for n, x in zip(names, (q, k, v, by_hand @ v), strict=True)
+    }
     tensors = {"blocks.0.attn.proj.weight": np.tile(w_o.T, 6), "blocks.0.attn.q_norm.weight": np.ones(d_head),
                "blocks.0.attn.k_norm.weight": np.ones(d_head)}  # fmt: skip
     config = {"n_layer": 1, "n_head": 6, "d_model": 384, "context": 512, "rope_theta": 10000.0}
@@ -400,7 +425,9 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
         "loader": loader,
     }  # fmt: skip
     template = _squeeze((ASSETS / "page.html").read_text("utf-8"))
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template)  # one pass: no text is read twice
+    return re.sub(
+        r"\{\{(\w+)\}\}", lambda match: parts[match[1]], template
+    )  # one pass: no text is read twice
 
 
 def _examples() -> list[dict[str, Any]]:
@@ -467,10 +494,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--compare", metavar="RUN2", help="a second run of the same tokenizer, side by side")
     parser.add_argument("--query", help="open the page at the last mention of this word ...")
     parser.add_argument("--key", help="... and on the head that looks hardest from it to this word")
-    parser.add_argument("--steps", default="", metavar="L.H[,L.H]|all", help="heads whose q, k and v travel along, from 1")
-    parser.add_argument("--on-long", choices=["error", "head", "tail"], default="error", help="what to keep of a long text")
+    parser.add_argument(
+        "--steps", default="", metavar="L.H[,L.H]|all", help="heads whose q, k and v travel along, from 1"
+    )
+    parser.add_argument(
+        "--on-long", choices=["error", "head", "tail"], default="error", help="what to keep of a long text"
+    )
     parser.add_argument("--allow-empty", action="store_true", help="an empty text is the start sign alone")
-    parser.add_argument("--out", default="page.html", help="a .html page, or .json for its documents (page.html)")
+    parser.add_argument(
+        "--out", default="page.html", help="a .html page, or .json for its documents (page.html)"
+    )
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
@@ -497,11 +530,15 @@ def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A document for every text and run that the words ask for."""
     runs = [_open(args.run)] + ([_open(args.compare)] if args.compare else [])
     if len({tokenizer.sha256 for *_, tokenizer in runs}) > 1:
-        raise UserError(f"{args.run} and {args.compare} have different tokenizers; compare runs of one tokenizer")
+        raise UserError(
+            f"{args.run} and {args.compare} have different tokenizers; compare runs of one tokenizer"
+        )
     out = []
     for name, (text, *look) in _texts(args).items():
         for number, (folder, weights, config, tokenizer) in enumerate(runs):
-            ids, dropped = _fit([tokenizer.start_id, *tokenizer.encode(text)], int(config["context"]), args.on_long)
+            ids, dropped = _fit(
+                [tokenizer.start_id, *tokenizer.encode(text)], int(config["context"]), args.on_long
+            )
             again = number and folder == runs[0][0]
             steps = _steps(args.steps, int(config["n_layer"]), int(config["n_head"])) if not number else None
             doc = document(weights, config, ids, tokenizer, run=f"{folder} (2)" if again else folder, text=name,
@@ -518,8 +555,12 @@ def _open(path: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any], Any]:
     step = find_step(Path(path))
     config = read_state(step)["model"]
     if config.get("kind") != "gpt":
-        raise UserError(f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run")
-    weights = {name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()}
+        raise UserError(
+            f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
+        )
+    weights = {
+        name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
+    }
     return step.parent.name, weights, config, load_tokenizer(step.parent / "tokenizer.json")
 
 
@@ -552,7 +593,9 @@ def _fit(ids: list[int], context: int, on_long: str) -> tuple[list[int], int]:
     if over <= 0:
         return ids, 0
     if on_long == "error":
-        raise UserError(f"the text has {len(ids)} tokens with ◆, the model sees {context}; give --on-long head or tail")
+        raise UserError(
+            f"the text has {len(ids)} tokens with ◆, the model sees {context}; give --on-long head or tail"
+        )
     return (ids[:context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
 
 
@@ -567,6 +610,8 @@ def _steps(words: str, n_layer: int, n_head: int) -> list[tuple[int, int]] | Non
         match = re.fullmatch(r"\s*(\d+)\.(\d+)\s*", word)
         layer, head = (int(match[1]), int(match[2])) if match else (0, 0)
         if not (1 <= layer <= n_layer and 1 <= head <= n_head):
-            raise UserError(f"--steps wants layer.head like 1.2, layers 1 to {n_layer}, heads 1 to {n_head}. Got {word!r}")
+            raise UserError(
+                f"--steps wants layer.head like 1.2, layers 1 to {n_layer}, heads 1 to {n_head}. Got {word!r}"
+            )
         out.append((layer - 1, head - 1))
     return out

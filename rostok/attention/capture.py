@@ -1,0 +1,234 @@
+"""Open a run for looking inside, read a text with it, and check what came out. All of attend.py's commands begin here.
+
+    subject = open_subject("checkpoints/rostok")                 # weights in NumPy float32, settings, tokenizer
+    ids, dropped = subject.encode("Once upon a time ...")        # ◆ in front
+    view = look(subject, ids)                                    # maps (L, H, T, T), losses, checks
+    view.find("he", "Tom")                                       # the heads, by how much "he" looks at "Tom"
+
+The numbers are those of rostok/attention/reference.py. Leaves out: drawing (maps.py), scoring heads (heads.py).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rostok.attention.reference import forward, softmax
+from rostok.errors import UserError
+from rostok.tokenizer import Tokenizer
+
+TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run to look into: its name, weights (float32), model settings and tokenizer."""
+
+    name: str
+    weights: Mapping[str, np.ndarray]
+    config: Mapping[str, Any]
+    tokenizer: Tokenizer
+
+    @property
+    def n_layer(self) -> int:
+        return int(self.config["n_layer"])
+
+    @property
+    def n_head(self) -> int:
+        return int(self.config["n_head"])
+
+    @property
+    def context(self) -> int:
+        return int(self.config["context"])
+
+    def encode(self, text: str, on_long: str = "error", allow_empty: bool = False) -> tuple[list[int], int]:
+        """Text -> ids with ◆ in front, and how many tokens `on_long` (head or tail are kept) left out.
+
+        Raises UserError for an empty text, and for a long one where on_long is "error".
+        """
+        if not text and not allow_empty:
+            raise UserError(
+                "the text is empty; give some words, or --allow-empty to see the start sign alone"
+            )
+        ids = [self.tokenizer.start_id, *self.tokenizer.encode(text)]
+        over = len(ids) - self.context
+        if over <= 0:
+            return ids, 0
+        if on_long == "error":
+            raise UserError(
+                f"the text has {len(ids)} tokens with ◆, the model sees {self.context}; give --on-long head or tail"
+            )
+        return (ids[: self.context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """What each token spells; bytes that are no whole character are shown as ⟨D0⟩."""
+        return [self.piece(int(i)) for i in ids]
+
+    def piece(self, i: int) -> str:
+        if i == self.tokenizer.start_id:
+            return "◆"
+        raw = self.tokenizer.piece(i)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return "".join(f"⟨{byte:02X}⟩" for byte in raw)
+
+    def check_place(self, layer: int | None, head: int | None) -> None:
+        """Raise UserError unless the 1-based layer and head exist (None is fine)."""
+        inside = 1 <= (layer or 1) <= self.n_layer and 1 <= (head or 1) <= self.n_head
+        if not inside:
+            raise UserError(
+                f"this model has layers 1 to {self.n_layer}, heads 1 to {self.n_head}. Got layer {layer}, head {head}"
+            )
+
+
+def open_subject(path: str | Path) -> Subject:
+    """A run, a step folder, RUN/latest or RUN/best. Raises UserError for all that is not an attention run."""
+    from rostok.checkpoint import find_step, read_state, read_tensors  # these import torch
+    from rostok.tokenizer import load_tokenizer
+
+    step = find_step(Path(path))
+    config = read_state(step)["model"]
+    if config.get("kind") != "gpt":
+        raise UserError(
+            f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
+        )
+    weights = {
+        name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
+    }
+    name = step.parent.name or step.name
+    return Subject(name, weights, config, load_tokenizer(step.parent / "tokenizer.json"))
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How far the maps are from what they must be; all three are near 0."""
+
+    row_sums: float  # max |sum of a row - 1|
+    future: float  # largest weight on a later token
+    sdpa: float  # max |A·V - torch's scaled_dot_product_attention|
+
+    def line(self) -> str:
+        worst = max(self.row_sums, self.sdpa)
+        return f"maps verified: rows sum to 1, no future, A·V equals sdpa, max error {worst:.1e}"
+
+
+@dataclass(frozen=True)
+class View:
+    """One text read by one run."""
+
+    subject: Subject
+    ids: list[int]
+    maps: np.ndarray  # (L, H, T, T), row t: how query t shares its attention
+    logits: np.ndarray  # (T, V)
+    checks: Checks
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        return self.subject.pieces(self.ids)
+
+    @cached_property
+    def nats(self) -> np.ndarray:
+        """(T,) loss of each token given those before it; NaN for the first, which is given."""
+        logs = np.log(np.maximum(softmax(self.logits[:-1].astype(np.float64)), 1e-300))
+        return np.concatenate([[np.nan], -logs[np.arange(len(self.ids) - 1), self.ids[1:]]])
+
+    def find(self, query: str, key: str, occurrence: int | None = None) -> list[dict[str, Any]]:
+        """All heads, by the weight that the query word's last piece gives to the pieces of the key word before it.
+
+        `occurrence` (1-based) chooses among several mentions of the query word; else the last one that has the key
+        word before it. Raises UserError when a word is not there.
+        """
+        at, keys = self.aim(query, key, occurrence)
+        weights = self.maps[:, :, at, keys].sum(-1)  # (L, H)
+        order = np.argsort(-weights, axis=None, kind="stable")
+        places = zip(*np.unravel_index(order, weights.shape), strict=True)
+        return [
+            {"layer": int(la), "head": int(he), "weight": float(weights[la, he]), "query": at, "keys": keys}
+            for la, he in places
+        ]
+
+    def aim(self, query: str, key: str, occurrence: int | None = None) -> tuple[int, list[int]]:
+        """The query's position and the key word's positions before it."""
+        queries, mentions = self.mentions(query), self.mentions(key)
+        for word, found in ((query, queries), (key, mentions)):
+            if not found:
+                near = nearest_words(word, self.words())
+                raise UserError(f"'{word}' does not stand in the text{near}")
+        if occurrence is not None:
+            if not 1 <= occurrence <= len(queries):
+                places = ", ".join(str(q[-1]) for q in queries)
+                raise UserError(
+                    f"'{query}' stands {len(queries)} times (at {places}). Got --occurrence {occurrence}"
+                )
+            queries = [queries[occurrence - 1]]
+        for found in reversed(queries):
+            earlier = [place for mention in mentions if mention[-1] < found[-1] for place in mention]
+            if earlier:
+                return found[-1], earlier
+        raise UserError(
+            f"no '{key}' stands before '{query}', and a token sees only the past; swap --query and --key?"
+        )
+
+    def words(self) -> list[tuple[str, list[int]]]:
+        """The text's words with the positions of their pieces: a piece that begins with a letter goes on a word."""
+        words: list[tuple[str, list[int]]] = []
+        for place, piece in enumerate(self.pieces):
+            if words and piece[:1].isalnum() and words[-1][0][-1:].isalnum():
+                words[-1] = (words[-1][0] + piece, [*words[-1][1], place])
+            else:
+                words.append((piece.strip(), [place]))
+        return words
+
+    def mentions(self, word: str) -> list[list[int]]:
+        return [places for text, places in self.words() if text == word.strip()]
+
+
+def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, sorted({text for text, _ in words}), n=3, cutoff=0.3)
+    return f"; near it: {', '.join(close)}" if close else "; give a word of the text"
+
+
+def look(subject: Subject, ids: Sequence[int]) -> View:
+    """Run the reference on ids (T,) and verify the maps. Raises UserError when a weight is not a number.
+
+    Raises RuntimeError when the maps fail their checks, which only a bug can cause: nothing may then be written.
+    """
+    wanted = ("attn.q", "attn.k", "attn.v", "attn.pattern", "attn.z", "logits")
+    trace: dict[str, np.ndarray] = {}
+    with np.errstate(invalid="ignore", over="ignore"):  # a broken weight is reported below, by layer and head
+        forward(
+            subject.weights, subject.config, np.asarray(ids), trace, keep=lambda name: name.endswith(wanted)
+        )
+    maps = np.stack([trace[f"blocks.{layer}.attn.pattern"] for layer in range(subject.n_layer)])
+    bad = np.argwhere(~np.isfinite(maps).all(axis=(2, 3)))
+    if len(bad):
+        layer, head = bad[0] + 1
+        raise UserError(
+            f"layer {layer} head {head} of {subject.name} gives weights that are not numbers; take an older step"
+        )
+    checks = verify(maps, trace)
+    if max(checks.row_sums, checks.future, checks.sdpa) > TOLERANCE:
+        raise RuntimeError(f"the maps of {subject.name} are wrong: {checks}")
+    return View(subject, [int(i) for i in ids], maps, trace["logits"], checks)
+
+
+def verify(maps: np.ndarray, trace: Mapping[str, np.ndarray]) -> Checks:
+    """Compare maps (L, H, T, T) and mixtures with what they must be; torch's sdpa is the independent judge."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    worst = 0.0
+    for layer in range(len(maps)):
+        q, k, v, z = (torch.from_numpy(trace[f"blocks.{layer}.attn.{name}"]) for name in ("q", "k", "v", "z"))
+        judged = scaled_dot_product_attention(
+            q[None], k[None], v[None], is_causal=True, enable_gqa=len(q) != len(k)
+        )
+        scale = max(1.0, float(judged.abs().max()))
+        worst = max(worst, float((judged[0] - z).abs().max()) / scale)
+    return Checks(float(np.abs(maps.sum(-1) - 1).max()), float(np.triu(maps, 1).max()), worst)
