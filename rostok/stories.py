@@ -540,7 +540,12 @@ def report(count: int, seed: int, reference: Path | None) -> None:
         columns[f"stories, {size / 1e6:.1f} MB"] = measure(first_bytes(stories, size))
         columns[f"reference, {size / 1e6:.1f} MB"] = measure(first_bytes(real, size))
     for title, figures in columns.items():
-        print(title + ": " + ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+        print(title + ": " + ", ".join(f"{name} {readable(value)}" for name, value in figures.items()))
+
+
+def readable(value: float) -> str:
+    """Counts whole, ratios with four digits: "23,010", "0.3079"."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:.4g}"
 
 
 def first_bytes(texts: list[str], size: int) -> list[str]:

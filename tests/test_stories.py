@@ -1,4 +1,4 @@
-"""The built-in stories: reproducible, all different, right in grammar (checked without a look at the frames)."""
+"""The built-in stories: reproducible, all different, right in grammar (checked without the frames)."""
 
 import hashlib
 import inspect
