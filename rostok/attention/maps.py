@@ -14,6 +14,7 @@ import csv
 import io
 import json
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -213,7 +214,8 @@ def sheet(view: View, lang: str) -> Any:
             place.set_title(f"{head_word} {he + 1}", fontsize=7)
         if he == 0:
             place.set_ylabel(f"{layer_word} {la + 1}", fontsize=7)
-    figure.suptitle(caption(view, lang), fontsize=7)
+    width = int(18 * (1.25 * n_head + 0.8))
+    figure.suptitle(textwrap.fill(caption(view, lang), width), fontsize=7)
     return figure
 
 
@@ -235,7 +237,7 @@ def one_head(view: View, layer: int, head: int, lang: str) -> Any:
         lang
     ]
     place.set(xlabel=words[2], ylabel=words[3])
-    place.set_title(f"{words[0]} {layer + 1}, {words[1]} {head + 1}\n{caption(view, lang)}", fontsize=8)
+    place.set_title(f"{words[0]} {layer + 1}, {words[1]} {head + 1}\n{textwrap.fill(caption(view, lang), int(10 * size))}", fontsize=8)
     figure.colorbar(image, ax=place, shrink=0.6)
     for t, j in np.ndindex(length, length) if length <= 24 else ():
         weight = view.maps[layer, head, t, j]
