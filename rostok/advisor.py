@@ -23,7 +23,9 @@ class AdvisorState:
     """What the advisor remembers; it travels in state.json, so that a resumed run is advised like any other."""
 
     losses: list[float] = field(default_factory=list)  # of the last WINDOW steps
-    evaluations: list[tuple[float, float]] = field(default_factory=list)  # (training, held-out) loss, the last 3
+    evaluations: list[tuple[float, float]] = field(
+        default_factory=list
+    )  # (training, held-out) loss, the last 3
     told: dict[str, int] = field(default_factory=dict)  # advice -> the step at which it was given
 
 
@@ -48,7 +50,12 @@ class Advisor:
         losses = self.state.losses
         advice = []
         if norm == 0.0:
-            advice.append(("zero", f"step {step}: the gradient is exactly zero, so nothing is learnt: is a part frozen?"))
+            advice.append(
+                (
+                    "zero",
+                    f"step {step}: the gradient is exactly zero, so nothing is learnt: is a part frozen?",
+                )
+            )
         if (z := spike(losses, loss)) > 6:
             advice.append((
                 "spike",
@@ -69,9 +76,10 @@ class Advisor:
         state = self.state
         mean = statistics.fmean(state.losses) if state.losses else math.nan
         state.evaluations = [*state.evaluations, (mean, valid_loss)][-3:]
-        (t1, v1), *_, (t3, v3) = state.evaluations
-        middle = state.evaluations[1][1] if len(state.evaluations) == 3 else math.inf
-        if v1 < middle < v3 and t3 < t1:
+        if len(state.evaluations) < 3:
+            return []
+        (t1, v1), (_, v2), (t3, v3) = state.evaluations
+        if v1 < v2 < v3 and t3 < t1:
             return self.news(step, [(
                 "overfitting",
                 f"step {step}: the held-out loss rises ({v1:.3f} to {v3:.3f}) while the training loss falls: the model "
@@ -117,10 +125,12 @@ def objections(run: Outlook) -> list[str]:
     """What is wrong with a run that has not begun, or will be; a sentence each."""
     found = []
     if run.epochs > 8:
-        found.append(f"every text is seen {run.epochs:.0f} times: expect overfitting; more text or fewer tokens=")
+        found.append(
+            f"every text is seen {run.epochs:.0f} times: expect overfitting; more text or fewer tokens="
+        )
     if run.tokens < run.parameters:
         found.append(
-            f"{run.tokens / run.parameters:.1f} tokens a parameter: the model is large for so short a run; about 20 is usual"
+            f"{run.tokens / run.parameters:.1f} tokens a parameter: a large model for so short a run; 20 are usual"
         )
     if run.held_out_rows < 16:
         found.append(f"only {run.held_out_rows} held-out rows: the held-out loss will be noisy")
@@ -129,11 +139,17 @@ def objections(run: Outlook) -> list[str]:
     if run.seconds > 24 * 3600:
         found.append(f"it will take {run.seconds / 3600:.0f} hours: set schedule.max_minutes, or use a GPU")
     if run.memory > 0.9 * run.memory_there:
-        found.append(f"it needs {gigabytes(run.memory)} of {gigabytes(run.memory_there)}: halve batch, double accumulate")
+        found.append(
+            f"it needs {gigabytes(run.memory)} of {gigabytes(run.memory_there)}: halve batch, double accumulate"
+        )
     if run.disk > run.disk_there:
-        found.append(f"checkpoints need {gigabytes(run.disk)}, the disk has {gigabytes(run.disk_there)}: make room")
+        found.append(
+            f"checkpoints need {gigabytes(run.disk)}, the disk has {gigabytes(run.disk_there)}: make room"
+        )
     if run.save_every > run.steps:
-        found.append(f"save_every={run.save_every} is longer than the run ({run.steps} steps): a kill loses all of it")
+        found.append(
+            f"save_every={run.save_every} is longer than the run ({run.steps} steps): a kill loses all of it"
+        )
     return found
 
 

@@ -197,7 +197,9 @@ def prune(run: Path, keep: int) -> None:
     for folder in complete_steps(run)[:-keep]:
         if folder not in protected:
             hidden = run / f".{folder.name}.old"
-            with contextlib.suppress(OSError):  # a folder that is half deleted must not look like a checkpoint
+            with contextlib.suppress(
+                OSError
+            ):  # a folder that is half deleted must not look like a checkpoint
                 folder.rename(hidden)
             shutil.rmtree(hidden, ignore_errors=True)
 

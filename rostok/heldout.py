@@ -39,7 +39,9 @@ class HeldOut:
             nats = nats_of(logits, targets.to(runtime.device))
             sums += torch.stack((nats.sum(), nats[targets != self.start_id].sum()))
         model.train()
-        total, text = sum_over_ranks(sums.to(runtime.device) if runtime.device.type == "cuda" else sums).tolist()
+        total, text = sum_over_ranks(
+            sums.to(runtime.device) if runtime.device.type == "cuda" else sums
+        ).tolist()
         loss = total / self.count
         return {
             "valid_loss": loss,

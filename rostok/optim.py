@@ -23,7 +23,9 @@ class OptimConfig:
 
     kind: Literal["adamw", "muon"] = "adamw"
     lr: Annotated[float, Field(gt=0)] = 2e-3  # AdamW's: of everything, or of all but the blocks' matrices
-    muon_lr: Annotated[float, Field(gt=0)] = 5e-3  # of the blocks' matrices, in AdamW's scale (see Muon below)
+    muon_lr: Annotated[float, Field(gt=0)] = (
+        5e-3  # of the blocks' matrices, in AdamW's scale (see Muon below)
+    )
     muon_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
     weight_decay: Annotated[float, Field(ge=0)] = 0.1
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
@@ -52,7 +54,9 @@ class Muon(torch.optim.Muon):
     has an RMS of 0.2 * lr), so rates that suit AdamW are a fair start.
     """
 
-    def __init__(self, params: Any, parts: Mapping[Tensor, list[int]], dtype: torch.dtype, **settings: Any) -> None:
+    def __init__(
+        self, params: Any, parts: Mapping[Tensor, list[int]], dtype: torch.dtype, **settings: Any
+    ) -> None:
         super().__init__(params, adjust_lr_fn="match_rms_adamw", **settings)
         self.parts, self.dtype = parts, dtype
 
@@ -107,7 +111,9 @@ class Optimizer:
         saved = {name.rsplit("/", 1)[0] for name in tensors}
         if saved and saved != names:
             other = sorted(saved ^ names)[0]
-            raise UserError(f"the optimizer's state is that of another model or optim.kind ('{other}' is in one only)")
+            raise UserError(
+                f"the optimizer's state is that of another model or optim.kind ('{other}' is in one only)"
+            )
         for part in self.parts:
             for name, parameter in named(part):
                 keys = [key for key in tensors if key.rsplit("/", 1)[0] == name]
@@ -139,7 +145,11 @@ def build_optimizer(model: nn.Module, config: OptimConfig, bf16: bool = False) -
     parts: list[torch.optim.Optimizer] = [adamw(rest, config)]
     if muon:
         group = {"params": muon, "peak": config.muon_lr}
-        settings = {"lr": config.muon_lr, "weight_decay": config.weight_decay, "momentum": config.muon_momentum}
+        settings = {
+            "lr": config.muon_lr,
+            "weight_decay": config.weight_decay,
+            "momentum": config.muon_momentum,
+        }
         dtype = torch.bfloat16 if bf16 else torch.float32
         parts.append(Muon([group], qkv_parts(model), dtype, **settings))
     return Optimizer(parts)
@@ -157,9 +167,8 @@ def adamw(params: list[tuple[str, nn.Parameter]], config: OptimConfig) -> torch.
 
 def qkv_parts(model: nn.Module) -> dict[Tensor, list[int]]:
     """Each fused qkv weight with the row counts of its q, k and v."""
-    result = {}
-    for name, module in model.named_modules():
-        if name.endswith(".attn"):
-            q, kv = module.n_head * module.d_head, module.n_kv_head * module.d_head
-            result[module.qkv.weight] = [q, kv, kv]
-    return result
+    attentions: list[Any] = [m for name, m in model.named_modules() if name.endswith(".attn")]
+    return {
+        a.qkv.weight: [a.n_head * a.d_head, a.n_kv_head * a.d_head, a.n_kv_head * a.d_head]
+        for a in attentions
+    }

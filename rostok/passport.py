@@ -29,7 +29,9 @@ def git_commit(folder: Path) -> str | None:
     """The commit of the code, with `+` behind it when files were changed; None outside a checkout."""
 
     def git(*words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True)
+        done = subprocess.run(
+            ["git", *words], cwd=folder, capture_output=True, text=True, timeout=10, check=True
+        )
         return done.stdout.strip()
 
     try:

@@ -17,9 +17,9 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -104,7 +104,9 @@ def choose_device(asked: str, local_rank: int = 0) -> tuple[torch.device, str]:
         raise UserError(
             f"runtime.device={asked}, but torch {torch.__version__} sees no such device; use {there}"
         )
-    device = torch.device(name, local_rank % torch.cuda.device_count()) if name == "cuda" else torch.device(name)
+    device = (
+        torch.device(name, local_rank % torch.cuda.device_count()) if name == "cuda" else torch.device(name)
+    )
     if name == "cuda":
         torch.cuda.set_device(device)
     return device, "the fastest that is there" if asked == "auto" else "as asked"
@@ -161,7 +163,9 @@ def missing_compiler(device: torch.device) -> str:
     return "" if any(name and shutil.which(name) for name in compilers) else "no C++ compiler is installed"
 
 
-def compile_blocks(model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print) -> bool:
+def compile_blocks(
+    model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print
+) -> bool:
     """Compile every block of the model in place and try it out with `sample`, a forward and backward pass.
 
     One block's code serves all layers, so that the wait is short. Embedding and loss stay outside: the backward pass
@@ -217,6 +221,29 @@ def peak_memory(device: torch.device) -> int:
         return 0
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else most * 1024
+
+
+def machine_memory(device: torch.device) -> int:
+    """All the bytes that a run could have: of the GPU, else of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 2**40  # Windows does not say without help
+
+
+def flops_per_token(model: nn.Module) -> float:
+    """Floating-point operations of training on one token: 6 for each weight that is multiplied with, and 6 * layers *
+    context * width for causal attention (its half that is needed)."""
+    config = getattr(model, "config", None)
+    tied = bool(getattr(config, "tied", False))
+    weights = sum(
+        p.numel() for n, p in model.named_parameters() if p.ndim == 2 and (tied or n != "embed.weight")
+    )
+    attention = (
+        len(getattr(model, "blocks", ())) * getattr(config, "context", 0) * getattr(config, "d_model", 0)
+    )
+    return 6.0 * (weights + attention)
 
 
 # ---------------------------------------------------------------------------------------------------- processes

@@ -1,4 +1,4 @@
-"""Learning-rate schedules as pure functions: step -> multiplier of the peak rate, in (0, 1]; and how many steps to plan.
+"""Learning-rate schedules as pure functions: step -> share of the peak rate, in (0, 1]; how many steps to plan.
 
 With `max_minutes` the number of steps is not known beforehand: `planned_steps` derives it from the time that the
 steps took so far, and `StepPlan` writes each new plan down before it is used. A run that is killed and resumed reads
