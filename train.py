@@ -86,6 +86,7 @@ class TrainConfig:
     seed: Annotated[int, Field(ge=0)] = 0
     eval_every: Annotated[int, Field(gt=0)] = 100  # steps
     eval_rows: Annotated[int, Field(gt=0)] = 64
+    sample_tokens: Annotated[int, Field(ge=0)] = 40  # written at evaluations, to be looked at; 0: none
     early_stop: Annotated[int, Field(ge=0)] = 0  # stop after so many evaluations without a new best; 0: never
     save_every: Annotated[int, Field(gt=0)] = 200  # steps
     log_every: Annotated[int, Field(gt=0)] = 10  # steps
@@ -415,7 +416,7 @@ def open_run_folder(
         ) from None
 
 
-FREE = ("tokens", "runtime", "data", "eval_every", "eval_rows", "early_stop", "save_every", "log_every", "keep",
+FREE = ("tokens", "runtime", "data", "eval_every", "eval_rows", "early_stop", "sample_tokens", "save_every", "log_every", "keep",
         "tensorboard", "out", "name", "batch", "accumulate")  # fmt: skip
 
 

@@ -12,8 +12,9 @@ from typing import Any
 from tqdm import tqdm
 
 from rostok.advisor import Advisor
+from rostok.generate import Sampling, generate
 from rostok.metrics import MetricsLog, plot_losses
-from rostok.runtime import measure_peak
+from rostok.runtime import measure_peak, uncompiled
 from rostok.signals import StopWish
 
 Training = Any  # train.Training; the library never imports a front file
@@ -57,8 +58,24 @@ class Diary:
         self.write(**scores)
         self.tell(progress_line(self.training, self.loss))
         self.advise(self.advisor.after_evaluation(self.training.state.step, scores["valid_loss"]))
+        if self.training.place.first and self.config.sample_tokens:
+            self.sample()
         if self.training.place.first and time.perf_counter() - self.plotted > 60:
             self.plot()
+
+    def sample(self) -> None:
+        """Let the model write a little, from ◆ and with a generator of its own: losses do not show everything."""
+        training = self.training
+        start = training.tokenizer.start_id
+        training.model.eval()
+        with uncompiled():
+            result = generate(
+                training.model, [[start]], Sampling(0.8), self.config.sample_tokens, end_id=start
+            )
+        training.model.train()
+        text = training.tokenizer.decode([i for i in result[0].ids if i != start])
+        self.write(sample=text)
+        self.tell("         | " + " ".join(text.split()))
 
     def speed(self) -> dict[str, float]:
         """Tokens a second since the last time, and the share of the machine's own matmul peak."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rostok.loader import evaluation_rows
-from rostok.runtime import Ranks, Runtime, sum_over_ranks
+from rostok.runtime import Ranks, Runtime, sum_over_ranks, uncompiled
 from rostok.shards import Split
 from rostok.tokenizer import Tokenizer
 
@@ -34,7 +34,7 @@ class HeldOut:
         for first in range(0, len(self.ids), self.batch):
             ids = torch.from_numpy(self.ids[first : first + self.batch]).to(runtime.device)
             targets = torch.from_numpy(self.targets[first : first + self.batch]).flatten()
-            with runtime.autocast():
+            with runtime.autocast(), uncompiled():
                 logits = model(ids)
             nats = nats_of(logits, targets.to(runtime.device))
             sums += torch.stack((nats.sum(), nats[targets != self.start_id].sum()))

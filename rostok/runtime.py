@@ -189,6 +189,11 @@ def compile_blocks(
     return bool(blocks)
 
 
+def uncompiled() -> contextlib.AbstractContextManager[object]:
+    """The context for evaluating and sampling: other shapes than the training's would be compiled anew each."""
+    return torch.compiler.set_stance("force_eager")
+
+
 def measure_peak(runtime: Runtime, size: int = 1024, tries: int = 4) -> float:
     """FLOP/s of a square matmul in the run's number format: what this machine can do at best, measured now."""
     size *= 8 if runtime.device.type == "cuda" else 1
