@@ -150,10 +150,11 @@ def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor:
     """The same in `blocks` blocks of queries, each with the keys up to its end: plain matmuls that skip most of the
     future. For training in bf16 on a CPU, where torch's fused kernel is far from the speed of a matmul."""
-    parts = []
-    for queries in q.split(-(-q.shape[2] // blocks), dim=2):
-        start, end = (done := sum(p.shape[2] for p in parts)), done + queries.shape[2]
-        scores = (queries @ k[:, :, :end].transpose(2, 3)).float() * q.shape[3] ** -0.5  # (B, H, T/blocks, end)
+    parts, time = [], q.shape[2]
+    for block in range(blocks):
+        start, end = block * time // blocks, (block + 1) * time // blocks
+        scores = q[:, :, start:end] @ k[:, :, :end].transpose(2, 3)  # (B, H, T/blocks, end)
+        scores = scores.float() * q.shape[3] ** -0.5
         future = torch.ones(end - start, end, dtype=torch.bool, device=q.device).triu(start + 1)
         parts.append(scores.masked_fill(future, -torch.inf).softmax(-1).to(v.dtype) @ v[:, :, :end])
     return torch.cat(parts, dim=2)

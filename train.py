@@ -416,8 +416,20 @@ def open_run_folder(
         ) from None
 
 
-FREE = ("tokens", "runtime", "data", "eval_every", "eval_rows", "early_stop", "sample_tokens", "save_every", "log_every", "keep",
-        "tensorboard", "out", "name", "batch", "accumulate")  # fmt: skip
+# What may change from one start of a run to the next; batch and accumulate are compared by their product.
+FREE = (
+    "tokens",
+    "runtime",
+    "data",
+    "out",
+    "name",
+    "batch",
+    "accumulate",
+    "eval_every",
+    "eval_rows",
+    "sample_tokens",
+)
+FREE = (*FREE, "early_stop", "save_every", "log_every", "keep", "tensorboard")
 
 
 def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], None]) -> None:

@@ -196,12 +196,15 @@ def prune(run: Path, keep: int) -> None:
     protected = {read_pointer(run, "best"), read_pointer(run, "latest")}
     for folder in complete_steps(run)[:-keep]:
         if folder not in protected:
-            hidden = run / f".{folder.name}.old"
-            with contextlib.suppress(
-                OSError
-            ):  # a folder that is half deleted must not look like a checkpoint
-                folder.rename(hidden)
-            shutil.rmtree(hidden, ignore_errors=True)
+            discard(folder)
+
+
+def discard(step_folder: Path) -> None:
+    """Delete a step folder, by way of another name: one that is half deleted must not look like a checkpoint."""
+    hidden = step_folder.with_name(f".{step_folder.name}.old")
+    with contextlib.suppress(OSError):
+        step_folder.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
 
 
 def sweep(run: Path) -> None:
@@ -248,7 +251,7 @@ def lock_file(handle: int) -> None:
 def clear(run: Path) -> None:
     """Empty a run folder of all that a training writes there, but for the lock."""
     for path in run.glob("step-*"):
-        shutil.rmtree(path, ignore_errors=True)
+        discard(path)
     for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
         (run / name).unlink(missing_ok=True)
 

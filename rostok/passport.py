@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import time
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def git_commit(folder: Path) -> str | None:
     """The commit of the code, with `+` behind it when files were changed; None outside a checkout."""
 
