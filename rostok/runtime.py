@@ -37,7 +37,7 @@ class RuntimeConfig:
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    compile: Literal["auto", "on", "off"] = "auto"
+    compile: Literal["auto", "always", "never"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as torch finds
 
 
@@ -143,7 +143,7 @@ def choose_dtype(asked: str, device: torch.device, native_bf16: bool) -> tuple[t
 
 def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool, str]:
     if asked != "auto":
-        return asked == "on", "as asked"
+        return asked == "always", "as asked"
     least = COMPILE_FLOPS.get(device.type)
     if least is None:
         return False, f"torch.compile is not used on {device.type}"

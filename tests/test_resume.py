@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -155,22 +154,34 @@ def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
         train(config_of(tiny_data, tmp_path, "optim.lr=1"), quiet=True)
 
 
-def test_max_minutes_ends_on_time_and_resumes_exactly(tiny_data: Data, tmp_path: Path) -> None:
-    words = ["tokens=1e9", "schedule.max_minutes=0.03", "log_every=5", "save_every=20", "keep=1000"]
+class Clock:
+    """Time that goes on by a hundredth of a second with every look at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_max_minutes_ends_on_time_and_resumes_exactly(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["tokens=1e9", "schedule.max_minutes=0.01", "log_every=5", "save_every=10", "keep=1000"]
     words += ["schedule.kind=linear", "eval_every=1000"]
-    started = time.perf_counter()
     config = config_of(tiny_data, tmp_path, *words)
+    monkeypatch.setattr(front, "time", Clock())
     run = train(config, quiet=True)
-    assert time.perf_counter() - started < 10  # 1.8 s of training, then evaluation and picture
     final, steps = bits(run), checkpoint.complete_steps(run)
-    last = checkpoint.read_state(steps[-1])
-    assert last["seconds"] == pytest.approx(1.8, abs=0.6)
+    assert checkpoint.read_state(steps[-1])["seconds"] == pytest.approx(0.6, abs=0.05)
     rates = [r["lr"] for r in read_metrics(run / "metrics.jsonl") if "lr" in r]
-    assert rates[-1] < 0.15 * max(rates)
+    assert rates[-1] < 0.1 * max(rates)
     record = losses(run)
 
     for folder in steps[1:]:  # as if killed long ago: the plan of those steps is on the disk
         checkpoint.discard(folder)
+    monkeypatch.setattr(front, "time", Clock())
     train(config, quiet=True)
     assert checkpoint.first_difference(final, bits(run)) is None
     assert losses(run) == record
@@ -210,8 +221,9 @@ def test_verify_resume_names_what_differs(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on its way to the compiler
 def test_compiled_interrupted_equals_straight(tiny_data: Data, tmp_path: Path) -> None:
-    words = ["runtime.compile=on", "tokens=1280", "accumulate=2"]
+    words = ["runtime.compile=always", "tokens=1280", "accumulate=2"]
     config = config_of(tiny_data, tmp_path / "a", *words)
     straight = train(config, quiet=True)
     again = dataclasses.replace(config, out=str(tmp_path / "b"))
