@@ -3,40 +3,59 @@
     python train.py configs/quickstart.yaml                       # or a built-in name: python train.py quickstart
     python train.py configs/rostok.yaml optim.lr=3e-4 model.n_layer=4 name=small
     python train.py configs/rostok.yaml                           # again: goes on from the newest checkpoint
-    python train.py configs/rostok.yaml --fresh                   # begin anew, the old run folder is replaced
+    python train.py configs/rostok.yaml --fresh                   # begin anew, the old run is replaced
+    python train.py configs/rostok.yaml --check                   # what it will cost and what is wrong; writes nothing
+    python train.py --verify-resume checkpoints/rostok            # prove that a resumed run has the same bits
+    torchrun --nproc-per-node 8 train.py configs/rostok.yaml      # see docs/distributed.md
 
 The run lands in checkpoints/NAME (see rostok/checkpoint.py). Make the data first: python prepare.py --help
 """
 
 import argparse
+import contextlib
 import dataclasses
 import math
-import platform
+import os
 import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import torch
 from pydantic import Field
-from torch import Tensor
-from torch.nn import functional as F
-from tqdm import tqdm
+from torch import Tensor, nn
 
-from model import GPT, GPTConfig, WindowMLP, WindowMLPConfig, build_model
-from rostok import checkpoint
+from model import GPTConfig, WindowMLPConfig, build_model
+from rostok import checkpoint, passport
+from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections
 from rostok.config import dump_yaml, find_config, load_config, read_yaml
+from rostok.diary import Diary, describe
 from rostok.errors import UserError, run_main
-from rostok.loader import RowLoader, evaluation_rows
-from rostok.metrics import MetricsLog, plot_losses
-from rostok.optim import OptimConfig, build_optimizer, set_rate
-from rostok.runtime import Runtime, RuntimeConfig, choose_runtime
-from rostok.schedule import ScheduleConfig, check_schedule, multiplier
-from rostok.shards import Data, open_data
+from rostok.heldout import HeldOut
+from rostok.loader import RowLoader
+from rostok.metrics import read_metrics
+from rostok.optim import OptimConfig, build_optimizer
+from rostok.runtime import (
+    Ranks,
+    RuntimeConfig,
+    choose_runtime,
+    compile_blocks,
+    flops_per_token,
+    from_first_rank,
+    machine_memory,
+    measure_peak,
+    peak_memory,
+    process_group,
+    ranks,
+    sum_over_ranks,
+)
+from rostok.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
+from rostok.shards import Data, open_data, verify
+from rostok.signals import StopWish, stop_wish
 from rostok.tokenizer import Tokenizer, load_tokenizer
 
 # ---------------------------------------------------------------------------------------------------- settings
@@ -47,6 +66,7 @@ class DataConfig:
     """The folder of token shards that prepare.py made."""
 
     path: str = "data/stories"
+    verify: bool = True  # read every shard and compare its hash before the first step
 
 
 @dataclass(frozen=True)
@@ -60,15 +80,18 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    tokens: Annotated[int, Field(gt=0)] = 6_000_000  # training targets over the whole run
+    tokens: Annotated[int, Field(gt=0)] = 6_000_000  # training targets over the whole run, at most
     batch: Annotated[int, Field(gt=0)] = 8  # rows of `context` tokens in one forward pass
     accumulate: Annotated[int, Field(gt=0)] = 1  # forward passes in one step
     seed: Annotated[int, Field(ge=0)] = 0
     eval_every: Annotated[int, Field(gt=0)] = 100  # steps
     eval_rows: Annotated[int, Field(gt=0)] = 64
+    sample_tokens: Annotated[int, Field(ge=0)] = 40  # written at evaluations, to be looked at; 0: none
+    early_stop: Annotated[int, Field(ge=0)] = 0  # stop after so many evaluations without a new best; 0: never
     save_every: Annotated[int, Field(gt=0)] = 200  # steps
     log_every: Annotated[int, Field(gt=0)] = 10  # steps
     keep: Annotated[int, Field(gt=0)] = 2  # newest checkpoints that are kept, besides the best
+    tensorboard: bool = False  # also write RUN/tensorboard (pip install rostok[tensorboard])
 
     @property
     def tokens_per_step(self) -> int:
@@ -78,123 +101,290 @@ class TrainConfig:
     def steps(self) -> int:
         return max(1, round(self.tokens / self.tokens_per_step))
 
+    @property
+    def folder(self) -> Path:
+        return Path(self.out) / self.name
+
 
 # ---------------------------------------------------------------------------------------------------- training
 
 
-def train(config: TrainConfig, fresh: bool = False, quiet: bool = False) -> Path:
-    """Train, or go on training, the run that `config` describes. Gives the run folder. Raises UserError."""
-    say = (lambda *_: None) if quiet else print
-    runtime = choose_runtime(config.runtime)
-    data = open_data(Path(config.data.path))
-    tokenizer = load_tokenizer(Path(config.data.path))
-    config = fit_to_data(config, data, tokenizer)
-    check_schedule(config.schedule, config.steps)
-    run = open_run_folder(config, tokenizer, fresh)
+def train(
+    config: TrainConfig, fresh: bool = False, quiet: bool = False, stop: StopWish | None = None
+) -> Path:
+    """Train, or go on training, the run that `config` describes. Gives the run folder. Raises UserError.
 
-    model = build_model(config.model)
-    model.init_weights(torch.Generator().manual_seed(config.seed))
-    model.to(runtime.device).train()
-    optimizer = build_optimizer(model, config.optim)
-    loader = RowLoader(data.split("train"), config.model.context, config.batch, config.seed)
-    held_out = HeldOut(data, tokenizer, config)
-    state = resume(run, model, optimizer, loader) or {"step": 0, "tokens": 0, "seconds": 0.0, "best": None}
-    log = MetricsLog(run / "metrics.jsonl", resume_at=state["step"])
-    say(describe(config, runtime, model, state))
-
-    batches = to_device(loader, runtime.device)
-    bar = tqdm(
-        total=config.steps, initial=state["step"], unit="step", disable=True if quiet else None, leave=False
-    )
-    started = time.perf_counter() - state["seconds"]
-    for step in range(state["step"], config.steps):
-        lr = config.optim.lr * multiplier(config.schedule, step, config.steps)
-        set_rate(optimizer, lr)
-        loss, norm = training_step(model, optimizer, batches, config, runtime)
-        state["step"], state["tokens"] = step + 1, (step + 1) * config.tokens_per_step
-        state["seconds"] = time.perf_counter() - started
-        last = state["step"] == config.steps
-
-        if last or state["step"] % config.log_every == 0:
-            record = {"step": state["step"], "tokens": state["tokens"], "seconds": round(state["seconds"], 3)}
-            log.write(**record, loss=loss, lr=lr, grad_norm=norm)
-            bar.set_postfix_str(f"loss {loss:.3f}, {state['tokens'] / state['seconds']:,.0f} tokens/s")
-        bar.update()
-        if last or state["step"] % config.eval_every == 0:
-            scores = held_out.evaluate(model, runtime)
-            log.write(step=state["step"], tokens=state["tokens"], **scores)
-            if not bar.disable or not quiet:
-                bar.write(progress_line(config, state, loss, scores), file=sys.stdout)
-        if last or state["step"] % config.save_every == 0:
-            scores = held_out.evaluate(model, runtime)
-            save(run, config, model, optimizer, loader, data, tokenizer, state, scores)
-    bar.close()
-
-    plot_losses({config.name: run / "metrics.jsonl"}, run / "loss.png")
-    say(summary(run, config, state))
+    stop: when it wishes so, the run is saved after the step and left.
+    """
+    training = Training(config, ranks(), quiet)
+    config, run = training.config, training.run
+    with training.processes(), training.lock():
+        training.open_folder(fresh)
+        training.begin()
+        diary = Diary(training)
+        while not training.finished and not training.told_to(stop):
+            loss, norm = training.step()
+            diary.after_step(loss, norm)
+            if training.due(config.eval_every, config.save_every):
+                diary.after_evaluation(training.evaluate())
+            if training.due(config.save_every):
+                training.save()
+        if not training.finished:
+            training.save()
+        diary.close(stop)
     return run
 
 
-def training_step(
-    model: GPT | WindowMLP,
-    optimizer: torch.optim.Optimizer,
-    batches: Iterator[tuple[Tensor, Tensor]],
-    config: TrainConfig,
-    runtime: Runtime,
-) -> tuple[float, float]:
-    """One step: the mean loss over all rows of the step (nats a token) and the gradient's norm before clipping."""
-    total = torch.zeros((), device=runtime.device)
-    for _ in range(config.accumulate):
-        ids, targets = next(batches)
-        with runtime.autocast():
-            loss = (
-                model(ids, targets) / config.accumulate
-            )  # rows are equally long: the mean of means is the mean
-        loss.backward()
-        total += loss.detach()
-    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.optim.clip)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
-    return total.item(), norm.item()
+@dataclass
+class State:
+    """All of a run that is neither weights nor optimizer, as it travels in state.json."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    start_up: float = 0.0  # those of them that went into compiling and first steps, once a start
+    best: float | None = None  # lowest held-out loss
+    stale: int = 0  # evaluations since then
+    scored_at: int = 0  # the step of `scores`
+    scores: dict[str, float] = field(default_factory=dict)
+    advisor: AdvisorState = field(default_factory=AdvisorState)
 
 
-def to_device(loader: RowLoader, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
-    for ids, targets in loader:
-        yield torch.from_numpy(ids).to(device), torch.from_numpy(targets).to(device)
+class Training:
+    """A run, alive: model, optimizer, data and state, and what is done with them."""
 
+    def __init__(self, config: TrainConfig, place: Ranks, quiet: bool = False) -> None:
+        self.place, self.quiet = place, quiet or not place.first
+        self.clock = time.perf_counter()
+        self.data = (verify if config.data.verify else open_data)(Path(config.data.path))
+        self.tokenizer = load_tokenizer(Path(config.data.path))
+        self.config = config = fit_to_data(config, self.data, self.tokenizer)
+        self.run = Path(config.out) / config.name
+        check_schedule(config.schedule, config.steps)
 
-# ---------------------------------------------------------------------------------------------------- held-out text
+        self.model = build_model(config.model)
+        self.model.init_weights(torch.Generator().manual_seed(config.seed))
+        self.flops = flops_per_token(self.model)
+        self.runtime = choose_runtime(config.runtime, self.flops * config.tokens, place.local)
+        self.model.to(self.runtime.device).train()
+        self.net: nn.Module = self.model  # what a step calls: the model, or the model in DDP's wrapping
+        self.optimizer = build_optimizer(self.model, config.optim, self.runtime.native_bf16)
+        self.scaler = self.runtime.scaler()
 
+        batch, self.accumulate = place.share(config.batch, config.accumulate)
+        split, context = self.data.split("train"), config.model.context
+        loader = RowLoader(split, context, batch, config.seed, place.rank, place.world)
+        self.feed = Feed(loader, self.runtime.device)
+        self.held_out = HeldOut(
+            self.data.split("valid"), self.tokenizer, context, config.eval_rows, batch, place
+        )
+        self.plan = StepPlan(self.run / "plan.json", config.schedule, config.steps)
+        self.state = State()
 
-class HeldOut:
-    """A fixed set of held-out rows. compare.py has the full protocol; this is the running check."""
+    def begin(self) -> None:
+        """Load the newest checkpoint, where there is one; then compile and join the other processes."""
+        if checkpoint.complete_steps(self.run):
+            self.load(checkpoint.find_step(self.run, "latest"))
+        self.plan = StepPlan(self.run / "plan.json", self.config.schedule, self.config.steps)
+        if not self.finished:
+            self.compile()
+        if self.place.world > 1:
+            devices = [self.runtime.device] if self.runtime.device.type == "cuda" else None
+            self.net = nn.parallel.DistributedDataParallel(self.model, device_ids=devices)
+        self.clock -= self.state.seconds
+        if self.place.first:
+            passport.stamp(self.run, self.state.step, self.facts())
 
-    def __init__(self, data: Data, tokenizer: Tokenizer, config: TrainConfig) -> None:
-        self.ids, self.targets = evaluation_rows(data.split("valid"), config.model.context, config.eval_rows)
-        self.batch = config.batch
-        lengths = np.array([len(tokenizer.piece(i)) for i in range(tokenizer.vocab_size)])
-        lengths[tokenizer.start_id] = 0  # ◆ is no text: it has no bytes, and bits per byte leave its nats out
-        self.start_id, self.bytes = tokenizer.start_id, int(lengths[self.targets].sum())
+    def step(self) -> tuple[float, float]:
+        """One step: the mean loss over all its rows (nats a token) and the gradient's norm before clipping.
 
-    @torch.no_grad()
-    def evaluate(self, model: GPT | WindowMLP, runtime: Runtime) -> dict[str, float]:
-        """Loss (nats a token), perplexity and bits per byte; summed in float64."""
-        model.eval()
-        parts = []
-        for first in range(0, len(self.ids), self.batch):
-            ids = torch.from_numpy(self.ids[first : first + self.batch]).to(runtime.device)
-            targets = torch.from_numpy(self.targets[first : first + self.batch]).to(runtime.device)
-            with runtime.autocast():
-                logits = model(ids)
-            parts.append(
-                F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten(), reduction="none").cpu()
+        Raises UserError when either is not a number; the weights are then those of the step before.
+        """
+        config, state = self.config, self.state
+        self.optimizer.set_share(self.rate_share())
+        total = torch.zeros((), device=self.runtime.device)
+        for part in range(self.accumulate):
+            ids, targets = next(self.feed)
+            with self.runtime.autocast(), self.sync(last=part == self.accumulate - 1):
+                loss = (
+                    self.net(ids, targets) / self.accumulate
+                )  # rows are equally long: means may be averaged
+                self.scaler.scale(loss).backward()
+            total += loss.detach()
+        loss = sum_over_ranks(total).item() / self.place.world
+        norm = self.clipped_norm()
+        kept = f"The last good checkpoint is {self.run / 'latest'}."
+        check_finite(state.step + 1, loss, norm, self.scaler.is_enabled(), kept)
+        if math.isfinite(norm):
+            self.optimizer.step()
+        self.scaler.update()
+        self.optimizer.zero_grad()
+
+        state.step, state.tokens = state.step + 1, state.tokens + config.tokens_per_step
+        state.seconds = time.perf_counter() - self.clock
+        if self.plan.due(state.step) and state.step % config.log_every == 0:
+            self.replan()
+        return loss, norm
+
+    def sync(self, last: bool) -> contextlib.AbstractContextManager[object]:
+        """Gradients are averaged over the processes once a step: in the backward pass of its last part."""
+        return contextlib.nullcontext() if last or self.net is self.model else self.net.no_sync()  # type: ignore
+
+    def clipped_norm(self) -> float:
+        """Clip the whole gradient to `optim.clip`; its norm before that."""
+        if self.scaler.is_enabled():
+            for part in self.optimizer.parts:
+                self.scaler.unscale_(part)
+        return nn.utils.clip_grad_norm_(self.model.parameters(), self.config.optim.clip).item()
+
+    def rate_share(self) -> float:
+        """The share of the peak learning rate that the next step takes."""
+        return multiplier(self.config.schedule, self.state.step, self.plan.steps(self.state.step))
+
+    def replan(self) -> None:
+        """With `schedule.max_minutes`: fit the number of steps to the time that is left."""
+        state = self.state
+        steps = planned_steps(state.step, state.seconds, state.start_up, self.plan.budget, self.config.steps)
+        steps = int(from_first_rank(steps, self.runtime.device))
+        self.plan.revise(state.step, steps, write=self.place.first)
+
+    def compile(self) -> None:
+        """Compile the model's blocks where the runtime says so; where that fails, go on without."""
+        if self.runtime.compile:
+            works = compile_blocks(self.model, self.trial, self.say)
+            self.runtime = dataclasses.replace(self.runtime, compile=works)
+
+    def trial(self) -> Tensor:
+        """A loss to try the compiler on."""
+        ids = torch.zeros(self.feed.loader.batch, self.config.model.context, dtype=torch.int64)
+        with self.runtime.autocast():
+            return self.model(ids.to(self.runtime.device), ids.to(self.runtime.device))
+
+    def evaluate(self) -> dict[str, float]:
+        """Score the held-out rows, and note whether the loss is the lowest so far."""
+        scores, state = self.held_out.evaluate(self.model, self.runtime), self.state
+        better = state.best is None or scores["valid_loss"] < state.best
+        state.best = scores["valid_loss"] if better else state.best
+        state.stale = 0 if better else state.stale + 1
+        state.scores, state.scored_at = scores, state.step
+        return scores
+
+    def due(self, *every: int) -> bool:
+        """Whether something that is done every so many steps, and at the end, is to be done now."""
+        return self.finished or any(self.state.step % n == 0 for n in every)
+
+    @property
+    def finished(self) -> bool:
+        patience = self.config.early_stop
+        enough = 0 < patience <= self.state.stale
+        return enough or self.state.step >= self.plan.steps(self.state.step)
+
+    def told_to(self, stop: StopWish | None) -> bool:
+        """Whether a signal asks any of the processes to stop."""
+        signal = torch.tensor(float(stop.signal if stop else 0), device=self.runtime.device)
+        return sum_over_ranks(signal).item() > 0
+
+    def say(self, text: str) -> None:
+        if not self.quiet:
+            print(text, flush=True)
+
+    # ------------------------------------------------------------------------------------------------ to the disk
+
+    def processes(self) -> contextlib.AbstractContextManager[None]:
+        return process_group(self.place, self.runtime.device)
+
+    def lock(self) -> contextlib.AbstractContextManager[None]:
+        return checkpoint.run_lock(self.run) if self.place.first else contextlib.nullcontext()
+
+    def open_folder(self, fresh: bool) -> None:
+        """Make the run folder ready, or check that the one that is there is the same run. Raises UserError."""
+        if self.place.first:
+            open_run_folder(self.config, self.tokenizer, self.say, fresh)
+        from_first_rank(0, self.runtime.device)  # the other processes wait here
+
+    def save(self) -> None:
+        """Save a checkpoint and prune the old ones. While the run goes on, a full disk is a warning, not its end."""
+        if not self.place.first:
+            return
+        try:
+            folder = checkpoint.save_step(
+                self.run, self.state.step, self.model, self.optimizer, self.record()
             )
-        model.train()
-        nats = torch.cat(parts).double().numpy()
-        text_nats = nats[self.targets.flatten() != self.start_id].sum()
-        loss = float(nats.mean())
-        bits = float(text_nats / math.log(2) / max(1, self.bytes))
-        return {"valid_loss": loss, "perplexity": math.exp(min(loss, 700.0)), "bits_per_byte": bits}
+            if self.state.scored_at == self.state.step and self.state.stale == 0:
+                checkpoint.point_best(self.run, folder)
+            checkpoint.prune(self.run, self.config.keep)
+        except UserError as error:
+            if not self.due(self.config.save_every) or self.finished:
+                raise
+            print(f"warning: {error}", file=sys.stderr)
+
+    def load(self, folder: Path) -> None:
+        """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
+        saved = checkpoint.read_state(folder)
+        refuse_other_data(saved, self.data, self.tokenizer)
+        self.model.load_state_dict(checkpoint.read_tensors(folder, "model.safetensors"))
+        checkpoint.load_optimizer(self.optimizer, folder)
+        self.feed.load_state(saved["loader"])
+        if saved["scaler"]:
+            self.scaler.load_state_dict(saved["scaler"])
+        kept = {field.name: saved[field.name] for field in dataclasses.fields(State)}
+        self.state = State(**{**kept, "advisor": AdvisorState(**saved["advisor"])})
+        now, before = self.facts()["runtime"], saved["runtime"]
+        changed = [f"{key} {before.get(key)} -> {now[key]}" for key in now if now[key] != before.get(key)]
+        if changed:
+            self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All tensors of the run, the optimizer's with a word before their names."""
+        optimizer = {f"optimizer {name}": tensor for name, tensor in self.optimizer.tensors().items()}
+        return {**checkpoint.model_tensors(self.model), **optimizer}
+
+    def record(self) -> dict[str, Any]:
+        """What state.json holds besides the hashes of the tensors."""
+        return {
+            **dataclasses.asdict(self.state),
+            **self.state.scores,
+            "model": dataclasses.asdict(self.config.model),
+            "loader": self.feed.state,
+            "scaler": self.scaler.state_dict(),
+            **self.facts(),
+            "versions": passport.versions(),
+        }
+
+    def facts(self) -> dict[str, Any]:
+        """What the arithmetic and the data are, for state.json and the passport."""
+        layout = {"batch": self.feed.loader.batch, "accumulate": self.accumulate, "world": self.place.world}
+        return {
+            "runtime": {**self.runtime.bits, **layout},
+            "data_sha256": {split: self.data.split(split).sha256 for split in ("train", "valid")},
+            "tokenizer_sha256": self.tokenizer.sha256,
+        }
+
+
+class Feed:
+    """Batches on the device, one ahead: a GPU gets the next one while it works on this one.
+
+    `state` is the loader's place of the next batch that is handed out.
+    """
+
+    def __init__(self, loader: RowLoader, device: torch.device) -> None:
+        self.loader, self.device = loader, device
+        self.state, self.ahead = loader.state(), None
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        batch = self.ahead or self.fetch()
+        self.state, self.ahead = self.loader.state(), self.fetch()
+        return batch
+
+    def load_state(self, state: dict[str, int]) -> None:
+        self.loader.load_state(state)
+        self.state, self.ahead = self.loader.state(), None
+
+    def fetch(self) -> tuple[Tensor, Tensor]:
+        ids, targets = (torch.from_numpy(part) for part in next(self.loader))
+        if self.device.type == "cuda":
+            ids, targets = ids.pin_memory(), targets.pin_memory()
+        return ids.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)
 
 
 # ---------------------------------------------------------------------------------------------------- the run folder
@@ -202,38 +392,56 @@ class HeldOut:
 
 def fit_to_data(config: TrainConfig, data: Data, tokenizer: Tokenizer) -> TrainConfig:
     """The config with the vocabulary and ◆ of the data. Raises UserError when the two do not belong together."""
-    if tokenizer.sha256 != data.tokenizer_sha256:
-        raise UserError(
-            f"{data.folder}/tokenizer.json is not the one the shards were made with; prepare the data again"
-        )
+    data.check_tokenizer(tokenizer.name, tokenizer.sha256)
     model = dataclasses.replace(config.model, vocab_size=data.vocab_size, start_id=tokenizer.start_id)
     return dataclasses.replace(config, model=model)
 
 
-def open_run_folder(config: TrainConfig, tokenizer: Tokenizer, fresh: bool) -> Path:
-    """Make the run folder, or check that the one that is there is the same run. Raises UserError."""
+def open_run_folder(
+    config: TrainConfig, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
+) -> None:
+    """Write config.yaml and tokenizer.json, unless the folder holds a run that this one would spoil."""
     run = Path(config.out) / config.name
-    if fresh:
-        shutil.rmtree(run, ignore_errors=True)
-    text = dump_yaml(config)
     try:
-        run.mkdir(parents=True, exist_ok=True)
+        checkpoint.sweep(run)
+        if fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":  # a restarted worker goes on
+            checkpoint.clear(run)
         if checkpoint.complete_steps(run) and (run / "config.yaml").is_file():
-            refuse_other_config(config, run)
-        checkpoint.write_text(run / "config.yaml", text)
+            refuse_other_config(config, run, say)
+        checkpoint.write_text(run / "config.yaml", dump_yaml(config))
         tokenizer.save(run)
     except OSError as error:
         raise UserError(
-            f"cannot write the run folder {run}: {error}; choose another with out=FOLDER"
+            f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
         ) from None
-    return run
 
 
-def refuse_other_config(config: TrainConfig, run: Path) -> None:
-    """Raise UserError when a run of that name was made with other settings that would change its result."""
-    free = ("tokens", "runtime", "eval_every", "eval_rows", "save_every", "log_every", "keep", "out", "name")
+# What may change from one start of a run to the next; batch and accumulate are compared by their product.
+FREE = (
+    "tokens",
+    "runtime",
+    "data",
+    "out",
+    "name",
+    "batch",
+    "accumulate",
+    "eval_every",
+    "eval_rows",
+    "sample_tokens",
+)
+FREE = (*FREE, "early_stop", "save_every", "log_every", "keep", "tensorboard")
+
+
+def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], None]) -> None:
+    """Raise UserError when a run of that name was made with settings that would have given another result.
+
+    The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
+    """
     old, new = read_yaml(run / "config.yaml"), dataclasses.asdict(config)
-    changed = [key for key in new if key not in free and new[key] != old.get(key)]
+    changed = [key for key in new if key not in FREE and new[key] != old.get(key)]
+    rows = old.get("batch", 0) * old.get("accumulate", 1)
+    if rows != config.batch * config.accumulate:
+        changed.append(f"batch x accumulate: {rows} rows a step, now {config.batch * config.accumulate}")
     if changed:
         raise UserError(
             f"{run} holds a run with other settings ({', '.join(changed)}); "
@@ -241,85 +449,147 @@ def refuse_other_config(config: TrainConfig, run: Path) -> None:
         )
 
 
-def resume(run: Path, model: GPT | WindowMLP, optimizer: Any, loader: RowLoader) -> dict[str, Any] | None:
-    """Load the newest checkpoint into model, optimizer and loader; None where there is none. Raises UserError."""
-    steps = checkpoint.complete_steps(run)
-    if not steps:
-        return None
-    folder = checkpoint.find_step(run, "latest")
-    state = checkpoint.read_state(folder)
-    model.load_state_dict(checkpoint.read_tensors(folder, "model.safetensors"))
-    checkpoint.load_optimizer(optimizer, folder)
-    loader.load_state(state["loader"])
-    return {key: state[key] for key in ("step", "tokens", "seconds", "best")}
+def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -> None:
+    """Raise UserError when a checkpoint was trained on other shards or with another tokenizer than those here."""
+    if saved["tokenizer_sha256"] != tokenizer.sha256:
+        raise UserError(
+            f"{data.folder} has another tokenizer than this run was trained with; put the right one back"
+        )
+    for name, wanted in saved["data_sha256"].items():
+        if data.split(name).sha256 != wanted:
+            raise UserError(
+                f"the {name} shards in {data.folder} are not those of this run (their hash differs); "
+                "put the right ones back, or begin anew with another name=..."
+            )
 
 
-def save(
-    run: Path,
-    config: TrainConfig,
-    model: GPT | WindowMLP,
-    optimizer: torch.optim.Optimizer,
-    loader: RowLoader,
-    data: Data,
-    tokenizer: Tokenizer,
-    state: dict[str, Any],
-    scores: dict[str, float],
-) -> None:
-    """Save a checkpoint, move `latest` and, when the held-out loss is the lowest so far, `best`; prune the old ones."""
-    is_best = state["best"] is None or scores["valid_loss"] < state["best"]
-    state["best"] = scores["valid_loss"] if is_best else state["best"]
-    record = {
-        **state,
-        **scores,
-        "model": dataclasses.asdict(config.model),
-        "loader": loader.state(),
-        "data_sha256": {split: data.split(split).sha256 for split in ("train", "valid")},
-        "tokenizer_sha256": tokenizer.sha256,
-        "versions": {
-            "python": platform.python_version(),
-            "torch": torch.__version__,
-            "numpy": np.__version__,
-        },
-    }
-    folder = checkpoint.save_step(run, state["step"], model, optimizer, record)
-    if is_best:
-        checkpoint.point_best(run, folder)
-    checkpoint.prune(run, config.keep)
+# ---------------------------------------------------------------------------------------------------- --check
 
 
-# ---------------------------------------------------------------------------------------------------- what is printed
-
-
-def describe(config: TrainConfig, runtime: Runtime, model: GPT | WindowMLP, state: dict[str, Any]) -> str:
-    groups = model.parameter_groups()
-    parts = ", ".join(f"{name} {count:,}" for name, count in groups.items())
-    begin = f"resumed at step {state['step']}" if state["step"] else "from scratch"
-    return (
-        f"model    {config.model.kind}, {sum(groups.values()):,} parameters ({parts})\n"
-        f"runtime  {runtime.reason}\n"
-        f"data     {config.data.path}, vocabulary {config.model.vocab_size:,}\n"
-        f"run      {config.steps:,} steps of {config.tokens_per_step:,} tokens, {begin}; "
-        f"guessing uniformly costs {math.log(config.model.vocab_size):.2f} nats"
+def check(config: TrainConfig, steps: int = 5) -> None:
+    """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
+    training = Training(config, Ranks())
+    config = training.config
+    print(describe(training))
+    training.compile()
+    training.plan.budget = 0.0  # no plan is written
+    losses, times = [], []
+    for _ in range(steps):
+        started = time.perf_counter()
+        losses.append(training.step()[0])
+        times.append(time.perf_counter() - started)
+    seconds = sorted(times)[steps // 2]
+    rows = training.feed.loader.rows_per_epoch()
+    parameters = sum(p.numel() for p in training.model.parameters())
+    state_bytes = 4 * sum(
+        t.numel() for t in [*training.model.parameters(), *training.optimizer.tensors().values()]
     )
-
-
-def progress_line(config: TrainConfig, state: dict[str, Any], loss: float, scores: dict[str, float]) -> str:
-    return (
-        f"step {state['step']:>6,}/{config.steps:,}  loss {loss:.3f}  held out {scores['valid_loss']:.3f}  "
-        f"perplexity {scores['perplexity']:.2f}  bits/byte {scores['bits_per_byte']:.3f}  "
-        f"{state['tokens'] / state['seconds']:,.0f} tokens/s"
+    there = Path(config.out) if Path(config.out).is_dir() else Path()
+    outlook = Outlook(
+        parameters=parameters,
+        tokens=config.tokens,
+        epochs=config.steps * config.batch * config.accumulate / rows,
+        held_out_rows=training.held_out.rows,
+        seconds=seconds * config.steps,
+        memory=peak_memory(training.runtime.device),
+        memory_there=machine_memory(training.runtime.device),
+        disk=state_bytes * (config.keep + 1),
+        disk_there=shutil.disk_usage(there).free,
+        lr=config.optim.lr,
+        steps=config.steps,
+        save_every=config.save_every,
     )
-
-
-def summary(run: Path, config: TrainConfig, state: dict[str, Any]) -> str:
-    latest = checkpoint.read_state(checkpoint.find_step(run, "latest"))
-    return (
-        f"\ntrained  {state['tokens']:,} tokens in {state['seconds']:,.0f} s\n"
-        f"held out {latest['valid_loss']:.4f} nats a token, perplexity {latest['perplexity']:.2f}, "
-        f"{latest['bits_per_byte']:.4f} bits a byte (best {state['best']:.4f})\n"
-        f"saved    {run}\n"
-        f"next     python sample.py {run} --prompt 'Once upon a time'"
+    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
+        refuse_other_config(config, training.run, print)
+    peak = measure_peak(training.runtime)
+    print(
+        f"size     {outlook.tokens / parameters:.1f} tokens a parameter, {outlook.epochs:.2f} epochs, "
+        f"{training.feed.loader.left_out_share:.1%} of an epoch's tokens are left out at row ends\n"
+        f"loss     {losses[0]:.3f} at the first step (ln V = {math.log(config.model.vocab_size):.3f}), "
+        f"{losses[-1]:.3f} at step {steps}\n"
+        f"speed    {config.tokens_per_step / seconds:,.0f} tokens/s, "
+        f"{config.tokens_per_step / seconds * training.flops / peak:.0%} of this machine's matmul peak\n"
+        f"time     {outlook.seconds / 60:,.1f} minutes for {config.steps:,} steps\n"
+        f"memory   {gigabytes(outlook.memory)} at most; checkpoints {gigabytes(outlook.disk)} on the disk"
     )
+    for line in objections(outlook) or ["nothing that was looked for is wrong"]:
+        print(f"check    {line}")
+
+
+# ---------------------------------------------------------------------------------------------------- --verify-resume
+
+
+def verify_resume(run: Path, most: int = 20) -> bool:
+    """Train a few steps from a checkpoint, once straight and once with a save and a fresh start in the middle.
+
+    Both must give the same bits, those of the next saved checkpoint, and the losses of metrics.jsonl. Prints
+    "identical", or the first thing that differs; gives whether all is identical. Raises UserError without a run.
+    """
+    checkpoint.find_step(run)
+    start, *later = checkpoint.complete_steps(run)[-2:]
+    config = load_config(TrainConfig, run / "config.yaml")
+    config = dataclasses.replace(config, out=str(run.parent), name=run.name)
+    first = checkpoint.read_state(start)["step"]
+    reach = checkpoint.read_state(later[0])["step"] - first if later else most + 1
+    steps = reach if reach <= most else max(2, min(most, config.log_every))
+
+    straight, losses = retrain(config, start, steps)
+    half, losses_before = retrain(config, start, steps // 2)
+    with tempfile.TemporaryDirectory() as folder:
+        middle = checkpoint.save_step(
+            Path(folder), half.state.step, half.model, half.optimizer, half.record()
+        )
+        resumed, losses_after = retrain(config, middle, steps - steps // 2)
+
+    reference = checkpoint.first_difference
+    found = [reference(straight.tensors(), resumed.tensors())]
+    if straight.feed.state != resumed.feed.state:
+        found.append(f"the next row is {resumed.feed.state} after resuming, {straight.feed.state} without")
+    found += differing_losses(losses, {**losses_before, **losses_after}, "after resuming")
+    logged = {r["step"]: r["loss"] for r in read_metrics(run / "metrics.jsonl") if "loss" in r}
+    found += differing_losses(losses, logged, "in metrics.jsonl")
+    if reach == steps:
+        found.append(reference(straight.tensors(), saved_tensors(later[0])))
+    differences = [text for text in found if text]
+    compared = f"{len(losses.keys() & logged.keys())} logged losses" + (
+        f", {later[0].name}" * (reach == steps)
+    )
+    print(
+        f"{start}: {steps} steps straight on; {steps // 2} and {steps - steps // 2} with a resume; {compared}"
+    )
+    print(f"different: {differences[0]}" if differences else "identical")
+    return not differences
+
+
+def retrain(config: TrainConfig, start: Path, steps: int) -> tuple[Training, dict[int, float]]:
+    """A new training, taken from a checkpoint `steps` further; and its losses by step. Writes nothing."""
+    training = Training(config, Ranks(), quiet=True)
+    training.load(start)
+    training.plan.budget = 0.0  # the plans of the run hold, no new ones are made
+    training.compile()
+    losses = {}
+    for _ in range(steps):
+        loss, _ = training.step()
+        losses[training.state.step] = loss
+    return training, losses
+
+
+def saved_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint, under the names that Training.tensors gives them."""
+    optimizer = checkpoint.read_tensors(folder, "optimizer.safetensors")
+    model = checkpoint.read_tensors(folder, "model.safetensors")
+    return {**model, **{f"optimizer {name}": tensor for name, tensor in optimizer.items()}}
+
+
+def differing_losses(mine: dict[int, float], other: dict[int, float], where: str) -> list[str]:
+    return [
+        f"the loss of step {step} is {other[step]!r} {where}, {mine[step]!r} without"
+        for step in mine
+        if step in other and mine[step] != other[step]
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- command line
 
 
 def main(argv: Sequence[str]) -> int:
@@ -327,21 +597,36 @@ def main(argv: Sequence[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "config", help="a YAML file, or a built-in name such as rostok, gpt-1, window-mlp, quickstart"
+        "config",
+        nargs="?",
+        help="a YAML file, or a built-in name such as rostok, gpt-1, window-mlp, quickstart",
     )
     parser.add_argument(
         "words", nargs="*", metavar="key=value", help="settings that override the file, dotted"
     )
+    parser.add_argument("--fresh", action="store_true", help="replace the run instead of going on from it")
+    parser.add_argument("--check", action="store_true", help="say what the run will be; train nothing")
     parser.add_argument(
-        "--fresh", action="store_true", help="replace the run folder instead of going on from it"
+        "--verify-resume",
+        type=Path,
+        metavar="RUN",
+        help="train a few steps of a run again; are the bits the same?",
     )
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)
+    if options.verify_resume:
+        return 0 if verify_resume(options.verify_resume) else 1
+    if not options.config:
+        raise UserError("which config? Type python train.py quickstart, or see python train.py --help")
     path = find_config(options.config, Path(__file__).parent / "configs")
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
         config = dataclasses.replace(config, name=path.stem)
-    train(config, options.fresh)
-    return 0
+    if options.check:
+        check(config)
+        return 0
+    with stop_wish() as stop:
+        train(config, options.fresh, stop=stop)
+    return stop.exit_code
 
 
 if __name__ == "__main__":

@@ -5,17 +5,19 @@
                        latest, best: one line of text each, the name of a step folder
 
 A step folder is complete or does not exist: it is written under a temporary name, flushed to the disk and renamed;
-only then does `latest` name it. state.json holds the SHA-256 of both tensor files, and loading checks them.
+only then does `latest` name it. state.json holds the SHA-256 of both tensor files, and loading checks them. A run that
+writes holds a lock on the folder, which the system releases when the process ends, in whatever way it ends.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import yaml
@@ -53,37 +55,46 @@ def write_bytes(path: Path, content: bytes) -> None:
     temporary.replace(path)
 
 
-def save_step(
-    run: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]
-) -> Path:
+class HasState(Protocol):
+    """An optimizer as rostok/optim.py builds it."""
+
+    def tensors(self) -> dict[str, Tensor]: ...
+    def load_tensors(self, tensors: Mapping[str, Tensor]) -> None: ...
+
+
+def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state: Mapping[str, Any]) -> Path:
     """Save step-NNNNNN with weights, optimizer and `state` (JSON-able), then point `latest` at it.
 
     Raises UserError (disk full, no permission); the earlier checkpoints are then untouched.
     """
     final = run / f"step-{step:06d}"
-    temporary = run / f".{final.name}.tmp"
+    temporary, old = run / f".{final.name}.tmp", run / f".{final.name}.old"
     try:
-        shutil.rmtree(temporary, ignore_errors=True)
+        for leftover in (temporary, old):
+            shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir(parents=True)
-        files = {
-            "model.safetensors": model_tensors(model),
-            "optimizer.safetensors": optimizer_tensors(optimizer),
-        }
         hashes = {}
-        for name, tensors in files.items():
+        for name, tensors in (
+            ("model.safetensors", model_tensors(model)),
+            ("optimizer.safetensors", optimizer.tensors()),
+        ):
             content = save(tensors)
             hashes[name] = hashlib.sha256(content).hexdigest()
             write_bytes(temporary / name, content)
         record = {**state, "step": step, "sha256": hashes}
         write_text(temporary / "state.json", json.dumps(record, indent=1) + "\n")
-        shutil.rmtree(final, ignore_errors=True)
+        flush_folder(temporary)
+        if final.exists():  # made by an earlier life of this run, from the same rows
+            final.rename(old)
         temporary.rename(final)
         flush_folder(run)
         write_text(run / "latest", final.name + "\n")
+        shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
-            f"cannot save {final}: {error}; earlier checkpoints are untouched, free space and resume"
+            f"cannot save {final}: {error.strerror or error}; earlier checkpoints are untouched: "
+            "make room (or give the folder write permission) and type the same command again"
         ) from None
     return final
 
@@ -102,28 +113,22 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as flat tensors named `index.key`; the groups' settings follow from the config."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{index}.{key}": torch.as_tensor(value).detach().cpu().contiguous()
-        for index, entry in state.items()
-        for key, value in entry.items()
-    }
-
-
-def load_optimizer(optimizer: torch.optim.Optimizer, step_folder: Path) -> None:
+def load_optimizer(optimizer: HasState, step_folder: Path) -> None:
     """Put a step folder's optimizer state into an optimizer that was built from the same config."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, tensor in read_tensors(step_folder, "optimizer.safetensors").items():
-        index, key = name.split(".", 1)
-        state.setdefault(int(index), {})[key] = tensor
-    groups = optimizer.state_dict()["param_groups"]
-    if state and len(state) != sum(len(group["params"]) for group in groups):
-        raise UserError(
-            f"{step_folder}/optimizer.safetensors belongs to another model; resume with the run's own config"
-        )
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    optimizer.load_tensors(read_tensors(step_folder, "optimizer.safetensors"))
+
+
+def first_difference(mine: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str | None:
+    """The first tensor that is not bit for bit the same in both, with the size of the difference; None if all are."""
+    for name in sorted(mine.keys() | other.keys()):
+        if name not in mine or name not in other:
+            return f"{name} is in one of the two only"
+        a, b = mine[name].cpu(), other[name].cpu()
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return f"{name} is {tuple(a.shape)} {a.dtype} in one and {tuple(b.shape)} {b.dtype} in the other"
+        if not torch.equal(a, b):
+            return f"{name} differs by up to {(a.double() - b.double()).abs().max().item():.1e}"
+    return None
 
 
 def read_tensors(step_folder: Path, name: str) -> dict[str, Tensor]:
@@ -145,7 +150,10 @@ def read_tensors(step_folder: Path, name: str) -> dict[str, Tensor]:
 
 def other_steps(step_folder: Path) -> str:
     others = [path.name for path in complete_steps(step_folder.parent) if path.name != step_folder.name]
-    return f"; try an older checkpoint: {step_folder.parent / others[-1]}" if others else ""
+    if not others:
+        return ""
+    older = step_folder.parent / others[-1]
+    return f"; {older} is there too: use that one, and to train on from it delete {step_folder}"
 
 
 def read_state(step_folder: Path) -> dict[str, Any]:
@@ -163,7 +171,8 @@ def read_state(step_folder: Path) -> dict[str, Any]:
 
 def complete_steps(run: Path) -> list[Path]:
     """The step folders of a run, oldest first."""
-    return sorted(path for path in run.glob("step-*") if (path / "state.json").is_file())
+    found = [path for path in run.glob("step-*") if (path / "state.json").is_file()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def read_pointer(run: Path, name: str) -> Path | None:
@@ -187,7 +196,64 @@ def prune(run: Path, keep: int) -> None:
     protected = {read_pointer(run, "best"), read_pointer(run, "latest")}
     for folder in complete_steps(run)[:-keep]:
         if folder not in protected:
-            shutil.rmtree(folder, ignore_errors=True)
+            discard(folder)
+
+
+def discard(step_folder: Path) -> None:
+    """Delete a step folder, by way of another name: one that is half deleted must not look like a checkpoint."""
+    hidden = step_folder.with_name(f".{step_folder.name}.old")
+    with contextlib.suppress(OSError):
+        step_folder.rename(hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def sweep(run: Path) -> None:
+    """Delete what a killed process left half-done in a run folder: everything under a temporary name."""
+    for path in [*run.glob(".*.tmp"), *run.glob(".*.old")]:
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def run_lock(run: Path) -> Iterator[None]:
+    """Hold the run folder for writing. Raises UserError when another process holds it."""
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / ".lock").open("w")
+    except OSError as error:
+        raise UserError(
+            f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
+        ) from None
+    with file:
+        try:
+            lock_file(file.fileno())
+        except OSError:
+            raise UserError(
+                f"another training is writing to {run}; wait for it, stop it, or give this one another name=..."
+            ) from None
+        yield
+
+
+def lock_file(handle: int) -> None:
+    """Lock an open file at once or raise OSError; the lock falls with the process."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def clear(run: Path) -> None:
+    """Empty a run folder of all that a training writes there, but for the lock."""
+    for path in run.glob("step-*"):
+        discard(path)
+    for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
+        (run / name).unlink(missing_ok=True)
 
 
 def find_step(path: Path, step: str | None = None) -> Path:

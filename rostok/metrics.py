@@ -1,6 +1,7 @@
 """metrics.jsonl: one JSON record a line; and loss.png, drawn from it."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +9,54 @@ from rostok.errors import UserError
 
 
 class MetricsLog:
-    """Appends records to metrics.jsonl. `resume_at` drops the records after that step: they will be made again."""
+    """Appends records to metrics.jsonl, and to TensorBoard when asked. `resume_at` drops the records after that step:
+    they will be made again. An inactive log writes nothing (a process that is not the first)."""
 
-    def __init__(self, path: Path, resume_at: int = 0) -> None:
-        self.path = path
-        kept = [record for record in read_metrics(path) if record["step"] <= resume_at] if resume_at else []
-        temporary = path.with_name(f".{path.name}.tmp")
-        temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-        temporary.replace(path)
+    def __init__(
+        self, path: Path, resume_at: int = 0, tensorboard: bool = False, active: bool = True
+    ) -> None:
+        self.path, self.active, self.board, self.warned = path, active, None, False
+        if active and tensorboard:
+            self.board = open_board(path.parent / "tensorboard", resume_at)
+        if active:
+            old = read_metrics(path) if resume_at else []
+            kept = [record for record in old if record["step"] <= resume_at]
+            temporary = path.with_name(f".{path.name}.tmp")
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            temporary.replace(path)
 
     def write(self, **record: Any) -> None:
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(record, allow_nan=False) + "\n")
+        """Append one record. A full disk costs the record and one warning, not the run."""
+        if not self.active:
+            return
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record, allow_nan=False) + "\n")
+        except OSError as error:
+            if not self.warned:
+                print(
+                    f"warning: cannot write {self.path}: {error.strerror}; going on without", file=sys.stderr
+                )
+            self.warned = True
+        if self.board:
+            for key, value in record.items():
+                if isinstance(value, int | float) and key != "step":
+                    self.board.add_scalar(key, value, record["step"])
+
+    def close(self) -> None:
+        if self.board:
+            self.board.close()
+
+
+def open_board(folder: Path, resume_at: int) -> Any:
+    """A TensorBoard writer; what it drew after `resume_at` is hidden. Raises UserError where TensorBoard is missing."""
+    try:
+        from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "tensorboard=true needs TensorBoard; type pip install 'rostok[tensorboard]', or leave it out"
+        ) from None
+    return SummaryWriter(folder, purge_step=resume_at + 1 if resume_at else None)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

@@ -1,13 +1,34 @@
-"""Where and how the arithmetic runs: device, number format, threads; each choice with its reason, printed once."""
+"""Where and how the arithmetic runs: device, number format, compiler, threads, processes; each choice with its reason.
+
+    runtime = choose_runtime(RuntimeConfig(), flops=1e15)
+    print(runtime.reason)
+    with runtime.autocast(): ...
+
+    with process_group(ranks()) as place: ...           # torchrun's processes; a plain run is rank 0 of 1
+
+Left out: model parallelism of any kind. A model of 15 million parameters fits everywhere.
+"""
 
 import contextlib
+import os
+import platform
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor, nn
 
 from rostok.errors import UserError
+
+# Compiling takes the better part of a minute and saves a third of the time: it pays from a few minutes of work on.
+COMPILE_FLOPS = {"cpu": 3e13, "cuda": 1e15}
 
 
 @dataclass(frozen=True)
@@ -16,17 +37,20 @@ class RuntimeConfig:
 
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    compile: Literal["auto", "always", "never"] = "auto"
     threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as torch finds
 
 
 @dataclass(frozen=True)
 class Runtime:
-    """What was chosen. `reason` is one line for people."""
+    """What was chosen. `reason` is for people, one choice a line; `bits` is all that rounding depends on."""
 
     device: torch.device
     dtype: torch.dtype
+    compile: bool
     threads: int
     reason: str
+    native_bf16: bool = False
 
     def autocast(self) -> contextlib.AbstractContextManager[object]:
         """The context in which the forward pass runs: mixed precision, or nothing for float32."""
@@ -34,45 +58,270 @@ class Runtime:
             return contextlib.nullcontext()
         return torch.autocast(self.device.type, self.dtype)
 
+    def scaler(self) -> torch.amp.GradScaler:
+        """Scales the loss so that fp16 gradients do not vanish; does nothing in the other formats."""
+        return torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
 
-def choose_runtime(config: RuntimeConfig) -> Runtime:
-    """Choose device, number format and threads, and set torch's switches to match. Raises UserError."""
-    device, why_device = choose_device(config.device)
-    dtype, why_dtype = choose_dtype(config.dtype, device)
+    @property
+    def bits(self) -> dict[str, str | int | bool]:
+        dtype = str(self.dtype).removeprefix("torch.")
+        processor = torch.cuda.get_device_name() if self.device.type == "cuda" else platform.machine()
+        return {
+            "device": self.device.type, "processor": processor, "dtype": dtype, "compile": self.compile,
+            "threads": self.threads, "torch": torch.__version__,
+        }  # fmt: skip
+
+
+def choose_runtime(config: RuntimeConfig, flops: float = 0.0, local_rank: int = 0) -> Runtime:
+    """Choose device, number format, compiler and threads, and set torch's switches to match. Raises UserError.
+
+    flops: floating-point operations of the whole run; a short one is not compiled.
+    """
+    device, why_device = choose_device(config.device, local_rank)
+    native = has_native_bf16(device)
+    dtype, why_dtype = choose_dtype(config.dtype, device, native)
+    compiles, why_compile = choose_compile(config.compile, device, flops)
     if config.threads:
         torch.set_num_threads(config.threads)
-    # on a CPU 'medium' lets oneDNN do fp32 matmuls (twice as fast as the default); on CUDA it allows TF32
+    # on a CPU 'medium' lets oneDNN do fp32 matmuls (never slower than the default); on CUDA 'high' allows TF32
     torch.set_float32_matmul_precision("medium" if device.type == "cpu" else "high")
     threads = torch.get_num_threads()
     name = str(dtype).removeprefix("torch.")
-    return Runtime(
-        device, dtype, threads, f"{device.type} ({why_device}), {name} ({why_dtype}), {threads} threads"
+    matmul = {"cpu": "oneDNN fp32", "cuda": "TF32 for what is left in fp32"}.get(device.type, "fp32")
+    reason = (
+        f"{device.type} ({why_device}), {name} ({why_dtype}), {matmul}\n"
+        f"{'compiled' if compiles else 'not compiled'} ({why_compile}), {threads} threads "
+        f"({'as asked' if config.threads else 'all that torch finds'})"
     )
+    return Runtime(device, dtype, compiles, threads, reason, native)
 
 
-def choose_device(asked: str) -> tuple[torch.device, str]:
+def choose_device(asked: str, local_rank: int = 0) -> tuple[torch.device, str]:
     available = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
-    if asked == "auto":
-        name = next(name for name, there in available.items() if there)
-        return torch.device(name), "the fastest that is there"
-    if not available[asked]:
+    name = next(name for name, there in available.items() if there) if asked == "auto" else asked
+    if not available[name]:
         there = " or ".join(name for name, yes in available.items() if yes)
         raise UserError(
             f"runtime.device={asked}, but torch {torch.__version__} sees no such device; use {there}"
         )
-    return torch.device(asked), "as asked"
+    device = (
+        torch.device(name, local_rank % torch.cuda.device_count()) if name == "cuda" else torch.device(name)
+    )
+    if name == "cuda":
+        torch.cuda.set_device(device)
+    return device, "the fastest that is there" if asked == "auto" else "as asked"
 
 
-def choose_dtype(asked: str, device: torch.device) -> tuple[torch.dtype, str]:
-    native_bf16 = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+def has_native_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+    """Whether the processor multiplies bf16 matrices itself: a GPU from Ampere on, a CPU with avx512_bf16, AMX or
+    Arm's bf16. Elsewhere bf16 is emulated, several times slower than fp32."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    if device.type != "cpu" or not cpuinfo.is_file():
+        return False
+    words = set(cpuinfo.read_text(encoding="utf-8", errors="replace").split())
+    return bool(words & {"avx512_bf16", "amx_bf16", "bf16"})
+
+
+def choose_dtype(asked: str, device: torch.device, native_bf16: bool) -> tuple[torch.dtype, str]:
+    kind = device.type
     if asked == "auto":
         if native_bf16:
-            return torch.bfloat16, "the GPU has native bf16"
-        return torch.float32, f"safe everywhere; no native bf16 was looked for on {device.type}"
-    if asked == "bf16" and device.type == "cuda" and not native_bf16:
-        raise UserError("runtime.dtype=bf16 needs a GPU of compute capability 8.0 or above; use fp32")
-    if asked == "fp16":
+            return torch.bfloat16, f"this {kind} has bf16 arithmetic"
+        if kind == "cuda":
+            return torch.float16, "this GPU has no bf16 arithmetic; the loss is scaled"
+        return torch.float32, f"no bf16 arithmetic in this {kind}" if kind == "cpu" else "safe on mps"
+    if asked == "bf16" and kind == "cuda" and not native_bf16:
         raise UserError(
-            "runtime.dtype=fp16 needs a loss scaler, which this version has not; use bf16 or fp32"
+            "runtime.dtype=bf16 needs a GPU of compute capability 8.0 or above; use runtime.dtype=fp16 or fp32"
         )
-    return {"fp32": torch.float32, "bf16": torch.bfloat16}[asked], "as asked"
+    if asked != "fp32" and kind == "mps":
+        raise UserError(f"runtime.dtype={asked} is not tested on mps; use runtime.dtype=fp32")
+    slow = ", emulated and slow here" if asked != "fp32" and kind == "cpu" and not native_bf16 else ""
+    return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[asked], f"as asked{slow}"
+
+
+def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool, str]:
+    if asked != "auto":
+        return asked == "always", "as asked"
+    least = COMPILE_FLOPS.get(device.type)
+    if least is None:
+        return False, f"torch.compile is not used on {device.type}"
+    if flops < least:
+        return False, f"a run of {flops:.0e} operations is too short to pay for it"
+    missing = missing_compiler(device)
+    return (False, missing) if missing else (True, f"{flops:.0e} operations pay for it")
+
+
+def missing_compiler(device: torch.device) -> str:
+    """Why torch.compile cannot work here, or nothing."""
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        return "" if has_triton() else "triton is missing"
+    compilers = [os.environ.get("CXX", ""), "cl" if sys.platform == "win32" else "g++", "clang++"]
+    return "" if any(name and shutil.which(name) for name in compilers) else "no C++ compiler is installed"
+
+
+def compile_blocks(
+    model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print
+) -> bool:
+    """Compile every block of the model in place and try it out with `sample`, a forward and backward pass.
+
+    One block's code serves all layers, so that the wait is short. Embedding and loss stay outside: the backward pass
+    of a compiled embedding adds in no fixed order, and runs would differ in their last bits. Parameters keep their
+    names. Where compiling fails (no compiler, a platform without one) one line says so and the model runs as it was.
+    """
+    blocks = list(getattr(model, "blocks", []))
+    started = time.perf_counter()
+    try:
+        for block in blocks:
+            block.compile(dynamic=False)
+        sample().backward()
+    except Exception as error:  # torch.compile raises whatever its many parts raise
+        for block in blocks:
+            block._compiled_call_impl = None
+        say(f"compile  failed, going on without it: {str(error).strip().splitlines()[0][:160]}")
+        return False
+    finally:
+        model.zero_grad(set_to_none=True)
+    say(f"compile  {len(blocks)} blocks in {time.perf_counter() - started:.0f} s")
+    return bool(blocks)
+
+
+def uncompiled() -> contextlib.AbstractContextManager[object]:
+    """The context for evaluating and sampling: other shapes than the training's would be compiled anew each."""
+    return torch.compiler.set_stance("force_eager")
+
+
+def measure_peak(runtime: Runtime, size: int = 1024, tries: int = 4) -> float:
+    """FLOP/s of a square matmul in the run's number format: what this machine can do at best, measured now."""
+    size *= 8 if runtime.device.type == "cuda" else 1
+    a = torch.ones(size, size, device=runtime.device, dtype=runtime.dtype)
+    best = float("inf")
+    for _ in range(tries + 1):  # the first one warms up
+        synchronise(runtime.device)
+        started = time.perf_counter()
+        torch.mm(a, a)
+        synchronise(runtime.device)
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best
+
+
+def synchronise(device: torch.device) -> None:
+    """Wait for a GPU to finish what it was given; a CPU is never behind."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
+def peak_memory(device: torch.device) -> int:
+    """The most bytes this process ever held: on a GPU of its memory, else of the machine's."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most * 1024
+
+
+def machine_memory(device: torch.device) -> int:
+    """All the bytes that a run could have: of the GPU, else of the machine."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return 2**40  # Windows does not say without help
+
+
+def flops_per_token(model: nn.Module) -> float:
+    """Floating-point operations of training on one token: 6 for each weight that is multiplied with, and 6 * layers *
+    context * width for causal attention (its half that is needed)."""
+    config = getattr(model, "config", None)
+    tied = bool(getattr(config, "tied", False))
+    weights = sum(
+        p.numel() for n, p in model.named_parameters() if p.ndim == 2 and (tied or n != "embed.weight")
+    )
+    attention = (
+        len(getattr(model, "blocks", ())) * getattr(config, "context", 0) * getattr(config, "d_model", 0)
+    )
+    return 6.0 * (weights + attention)
+
+
+# ---------------------------------------------------------------------------------------------------- processes
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """This process among those of one training: `rank` of `world`; `local` counts on its own machine."""
+
+    rank: int = 0
+    world: int = 1
+    local: int = 0
+
+    @property
+    def first(self) -> bool:
+        """The one that prints and writes."""
+        return self.rank == 0
+
+    def share(self, batch: int, accumulate: int) -> tuple[int, int]:
+        """(batch, accumulate) of this process, so that all together make the rows of one process. Raises UserError."""
+        if accumulate % self.world == 0:
+            return batch, accumulate // self.world
+        if (batch * accumulate) % self.world == 0 and batch * accumulate // self.world <= batch:
+            return batch * accumulate // self.world, 1
+        if batch % self.world == 0:
+            return batch // self.world, accumulate
+        raise UserError(
+            f"batch={batch} times accumulate={accumulate} rows do not divide among {self.world} processes; "
+            f"try batch={self.world * max(1, round(batch / self.world))}"
+        )
+
+
+def ranks() -> Ranks:
+    """What torchrun says in the environment; without it, one process."""
+    number = {key: int(os.environ.get(key, default)) for key, default in ENVIRONMENT.items()}
+    return Ranks(number["RANK"], number["WORLD_SIZE"], number["LOCAL_RANK"])
+
+
+ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+
+
+@contextlib.contextmanager
+def process_group(place: Ranks, device: torch.device) -> Iterator[None]:
+    """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run."""
+    if place.world == 1:
+        yield
+        return
+    import torch.distributed as dist
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def sum_over_ranks(values: Tensor) -> Tensor:
+    """The sum of a tensor over all processes, on each of them."""
+    import torch.distributed as dist
+
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(values)
+    return values
+
+
+def from_first_rank(number: float, device: torch.device) -> float:
+    """Rank 0's number, on every process."""
+    import torch.distributed as dist
+
+    if not (dist.is_available() and dist.is_initialized()):
+        return number
+    value = torch.tensor([number], dtype=torch.float64, device=device)
+    dist.broadcast(value, 0)
+    return value.item()

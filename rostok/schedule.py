@@ -1,7 +1,14 @@
-"""Learning-rate schedules as pure functions: step -> multiplier of the peak rate, in (0, 1]."""
+"""Learning-rate schedules as pure functions: step -> share of the peak rate, in (0, 1]; how many steps to plan.
 
+With `max_minutes` the number of steps is not known beforehand: `planned_steps` derives it from the time that the
+steps took so far, and `StepPlan` writes each new plan down before it is used. A run that is killed and resumed reads
+the same plans at the same steps, so its learning rates are the same bits.
+"""
+
+import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -17,6 +24,7 @@ class ScheduleConfig:
     warmup_steps: Annotated[int, Field(ge=0)] = 20
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     final: Annotated[float, Field(ge=0, le=1)] = 0.0
+    max_minutes: Annotated[float, Field(ge=0)] = 0.0  # 0: no limit; else the schedule ends by then
 
 
 def multiplier(config: ScheduleConfig, step: int, steps: int) -> float:
@@ -24,6 +32,8 @@ def multiplier(config: ScheduleConfig, step: int, steps: int) -> float:
 
     >>> [round(multiplier(ScheduleConfig("linear", warmup_steps=2), s, 6), 3) for s in range(6)]
     [0.333, 0.667, 1.0, 0.75, 0.5, 0.25]
+    >>> [multiplier(ScheduleConfig("wsd", warmup_steps=0, decay_share=0.5), s, 8) for s in range(8)]
+    [1.0, 1.0, 1.0, 1.0, 1.0, 0.75, 0.5, 0.25]
     """
     if step < config.warmup_steps:
         return (step + 1) / (config.warmup_steps + 1)
@@ -51,3 +61,42 @@ def check_schedule(config: ScheduleConfig, steps: int) -> None:
             f"schedule.warmup_steps is {config.warmup_steps}, but the run has {steps} steps; "
             f"lower it (schedule.warmup_steps={steps // 10}) or train longer"
         )
+
+
+def planned_steps(step: int, seconds: float, start_up: float, budget: float, most: int) -> int:
+    """How many steps fit into `budget` seconds, when `step` of them took `seconds`, `start_up` of these only once.
+
+    Never more than `most`, never fewer than `step`.
+
+    >>> planned_steps(step=10, seconds=25.0, start_up=5.0, budget=105.0, most=1000)  # 2 s a step, 80 s are left
+    50
+    """
+    per_step = max(seconds - start_up, 1e-9) / max(step, 1)
+    return min(most, step + max(0, math.floor((budget - seconds) / per_step)))
+
+
+class StepPlan:
+    """The number of steps of a run: fixed, or revised on the way. The revisions are kept in `path`, a JSON object."""
+
+    def __init__(self, path: Path, config: ScheduleConfig, most: int) -> None:
+        self.path, self.most, self.budget = path, most, 60 * config.max_minutes
+        self.revisions: dict[int, int] = {}  # after so many steps: so many in all
+        if self.budget and path.is_file():
+            self.revisions = {int(at): n for at, n in json.loads(path.read_text(encoding="utf-8")).items()}
+
+    def steps(self, step: int) -> int:
+        """The plan that holds after `step` steps."""
+        known = [at for at in self.revisions if at <= step]
+        return self.revisions[max(known)] if known else self.most
+
+    def due(self, step: int) -> bool:
+        """Whether to revise after `step` steps. Not again where an earlier life of this run already did."""
+        return self.budget > 0 and step > max(self.revisions, default=0)
+
+    def revise(self, step: int, steps: int, write: bool = True) -> None:
+        """Let `steps` hold from `step` on, written to the disk first."""
+        self.revisions[step] = steps
+        if write:
+            temporary = self.path.with_name(f".{self.path.name}.tmp")
+            temporary.write_text(json.dumps(self.revisions) + "\n", encoding="utf-8")
+            temporary.replace(self.path)

@@ -16,6 +16,7 @@ from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import hf, to_gguf
 from rostok.checkpoint import find_step, load_run, point_best, save_step
 from rostok.errors import UserError
+from rostok.optim import OptimConfig, build_optimizer
 from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -58,7 +59,7 @@ def make_run(
     tokenizer.save(folder)
     state = {"model": dataclasses.asdict(config), "tokenizer_sha256": tokenizer.sha256, "tokens": 70}
     state |= {"valid_loss": 5.5, "perplexity": 244.69, "bits_per_byte": 3.1, "best": 5.5, "seconds": 1.0}
-    point_best(folder, save_step(folder, 7, model, torch.optim.SGD(model.parameters()), state))
+    point_best(folder, save_step(folder, 7, model, build_optimizer(model, OptimConfig()), state))
     return folder
 
 

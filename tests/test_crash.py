@@ -1,0 +1,392 @@
+"""What a run survives, and what it refuses: kills, full disks, damaged and swapped files, two runs in one folder."""
+
+import contextlib
+import errno
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import train as front
+from conftest import ROOT, tiny_words
+from rostok import checkpoint
+from rostok.config import load_config
+from rostok.errors import UserError
+from rostok.metrics import MetricsLog, read_metrics
+from rostok.shards import Data, whole, write_data
+from rostok.tokenizer import load_tokenizer, train_tokenizer
+from train import TrainConfig, Training, train
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rostok.diary.plot_losses", lambda *_: None)
+
+
+def words_of(data: Data, out: Path, *words: str) -> list[str]:
+    quick = [
+        "tokens=1280",
+        "save_every=2",
+        "eval_every=1000",
+        "eval_rows=4",
+        "sample_tokens=0",
+        "runtime.threads=1",
+    ]
+    return [*tiny_words(data, out), *quick, *words]
+
+
+def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
+    return load_config(TrainConfig, None, words_of(data, out, *words))
+
+
+@pytest.fixture
+def own_data(tiny_data: Data, tmp_path: Path) -> Path:
+    """A copy of the tiny shards that a test may damage."""
+    return Path(shutil.copytree(tiny_data.folder, tmp_path / "data"))
+
+
+def names(run: Path) -> list[str]:
+    return [folder.name for folder in checkpoint.complete_steps(run)]
+
+
+# ---------------------------------------------------------------------------------------------------- saving
+
+
+@pytest.mark.parametrize("dies_at", ["model.safetensors", "optimizer.safetensors", "state.json", "latest"])
+def test_a_kill_during_a_save_leaves_the_older_checkpoint(
+    dies_at: str, tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C03. The kill is an exception that nothing catches, half-way through writing that file at step 6."""
+    config = config_of(tiny_data, tmp_path / "a")
+    straight = checkpoint.find_step(train(config_of(tiny_data, tmp_path / "b"), quiet=True), "latest")
+    before = checkpoint.write_bytes
+
+    def dies(path: Path, content: bytes) -> None:
+        if path.name == dies_at and (b"step-000006" in content or "step-000006" in str(path)):
+            path.with_name(f".{path.name}.99.tmp").write_bytes(content[: len(content) // 2])
+            raise SystemError("killed")
+        before(path, content)
+
+    monkeypatch.setattr(checkpoint, "write_bytes", dies)
+    with pytest.raises(SystemError):
+        train(config, quiet=True)
+    monkeypatch.setattr(checkpoint, "write_bytes", before)
+    run = tmp_path / "a" / "tiny"
+    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 4
+    assert ("step-000006" in names(run)) == (dies_at == "latest")
+    train(config, quiet=True)
+    assert not [path for path in run.rglob(".*") if path.name != ".lock"]
+    latest = checkpoint.find_step(run, "latest")
+    assert checkpoint.first_difference(front.saved_tensors(straight), front.saved_tensors(latest)) is None
+
+
+def full_disk(path: Path, content: bytes) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_full_disk_in_the_middle_is_survived(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, calls = checkpoint.write_bytes, []
+
+    def full_at_step_4(path: Path, content: bytes) -> None:
+        if "step-000004" in str(path):
+            calls.append(path)
+            full_disk(path, content)
+        before(path, content)
+
+    monkeypatch.setattr(checkpoint, "write_bytes", full_at_step_4)
+    run = train(config_of(tiny_data, tmp_path, "keep=9"), quiet=True)
+    assert calls
+    assert names(run) == ["step-000002", "step-000006", "step-000008", "step-000010"]
+    assert "warning: cannot save" in (err := capsys.readouterr().err)
+    assert "No space left on device" in err
+
+
+def test_full_disk_at_the_end_is_an_error_and_the_older_checkpoint_stays(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = checkpoint.write_bytes
+    monkeypatch.setattr(
+        checkpoint,
+        "write_bytes",
+        lambda path, c: (full_disk if "step-000010" in str(path) else before)(path, c),
+    )
+    with pytest.raises(UserError, match="No space left.*earlier checkpoints are untouched"):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+    run = tmp_path / "tiny"
+    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 8
+
+
+def test_a_log_on_a_full_disk_costs_one_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    (tmp_path / "metrics.jsonl").unlink()
+    (tmp_path / "metrics.jsonl").mkdir()
+    log.write(step=1, loss=1.0)
+    log.write(step=2, loss=1.0)
+    assert capsys.readouterr().err.count("warning: cannot write") == 1
+
+
+def test_a_folder_that_cannot_be_written(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(UserError, match="cannot write the run folder.*out=FOLDER"):
+        train(config_of(tiny_data, tmp_path / "file"), quiet=True)
+
+    def read_only(path: Path, content: bytes) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(checkpoint, "write_bytes", read_only)
+    with pytest.raises(UserError, match="cannot write the run folder.*Permission denied"):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+
+
+def test_newest_and_best_are_kept(tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter([3.0, 1.0, 2.0, 2.5, 2.2])
+
+    def scores(*_: object) -> dict[str, float]:
+        return {"valid_loss": next(values), "perplexity": 1.0, "bits_per_byte": 1.0}
+
+    monkeypatch.setattr("train.HeldOut.evaluate", scores)
+    run = train(config_of(tiny_data, tmp_path, "keep=2"), quiet=True)
+    assert names(run) == ["step-000004", "step-000008", "step-000010"]
+    assert checkpoint.find_step(run, "best").name == "step-000004"
+    assert checkpoint.find_step(run, "latest").name == "step-000010"
+
+
+# ---------------------------------------------------------------------------------------------------- damage
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def bad_json(path: Path) -> None:
+    path.write_text("{", encoding="utf-8")
+
+
+DAMAGE = {
+    "truncated weights": ("model.safetensors", cut, "has changed since it was saved"),
+    "a flipped bit": ("optimizer.safetensors", flip, "has changed since it was saved"),
+    "a missing file": ("optimizer.safetensors", Path.unlink, "No such file"),
+    "a broken state.json": ("state.json", bad_json, "not a checkpoint's state"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
+    kind: str, tiny_data: Data, tmp_path: Path
+) -> None:
+    file, damage, message = DAMAGE[kind]
+    config = config_of(tiny_data, tmp_path)
+    run = train(config, quiet=True)
+    good = front.saved_tensors(checkpoint.find_step(run, "latest"))
+    damage(run / "step-000010" / file)
+    with pytest.raises(UserError, match=f"{message}.*step-000008 is there too.*delete .*step-000010"):
+        train(config, quiet=True)
+    shutil.rmtree(run / "step-000010")
+    train(config, quiet=True)
+    assert checkpoint.first_difference(good, front.saved_tensors(run / "step-000010")) is None
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("echo spoilt",)
+
+
+def test_a_pickled_checkpoint_is_refused_and_ours_is_safetensors(tiny_data: Data, tmp_path: Path) -> None:
+    """C04: no file of a run is read by unpickling; a pickle under the right name is not opened."""
+    run = train(config_of(tiny_data, tmp_path), quiet=True)
+    folder = checkpoint.find_step(run, "latest")
+    (folder / "model.safetensors").write_bytes(pickle.dumps(Evil()))
+    state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
+    state["sha256"] = {}
+    (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
+    with pytest.raises(UserError, match="not a safetensors file"):
+        checkpoint.read_tensors(folder, "model.safetensors")
+
+
+def test_missing_or_damaged_shards_are_refused(own_data: Path, tiny_data: Data, tmp_path: Path) -> None:
+    config = config_of(tiny_data, tmp_path, f"data.path={own_data}")
+    train(config, quiet=True)
+    shard = own_data / "train-00000.npy"
+    content = shard.read_bytes()
+    flip(shard)
+    with pytest.raises(UserError, match=r"train-00000.npy .*(was changed|position)"):
+        train(config, quiet=True)
+    shard.unlink()
+    with pytest.raises(UserError, match="train-00000.npy cannot be read"):
+        train(config, quiet=True)
+    shard.write_bytes(content)
+    train(config, quiet=True)
+
+
+def test_other_shards_of_the_same_size_are_refused(
+    own_data: Path, tiny_data: Data, tiny_texts: list[str], tmp_path: Path
+) -> None:
+    """Prepared again from reordered texts: every file is whole and as long as before, and still not this run's."""
+    config = config_of(tiny_data, tmp_path, f"data.path={own_data}")
+    train(config, quiet=True)
+    texts = [text for i, text in enumerate(tiny_texts) if i % 8]
+    size = (own_data / "train-00000.npy").stat().st_size
+    tokenizer = load_tokenizer(own_data)
+    write_data(own_data, {"train": whole(texts[::-1]), "valid": whole(tiny_texts[::8])}, tokenizer)
+    assert (own_data / "train-00000.npy").stat().st_size == size
+    with pytest.raises(UserError, match="the train shards in .* are not those of this run"):
+        train(config, quiet=True)
+
+
+def test_a_swapped_tokenizer_is_refused(
+    own_data: Path, tiny_data: Data, tiny_texts: list[str], tmp_path: Path
+) -> None:
+    config = config_of(tiny_data, tmp_path, f"data.path={own_data}")
+    train(config, quiet=True)
+    other = train_tokenizer(tiny_texts[:40], 320)
+    other.save(own_data)
+    with pytest.raises(UserError, match="was made with the tokenizer"):
+        train(config, quiet=True)
+    splits = {"train": whole(tiny_texts[8:]), "valid": whole(tiny_texts[:8])}
+    write_data(own_data, splits, other)
+    with pytest.raises(UserError, match="another tokenizer than this run"):
+        train(config, quiet=True)
+
+
+def test_the_optimizer_of_another_kind_is_refused(tiny_data: Data, tmp_path: Path) -> None:
+    run = train(config_of(tiny_data, tmp_path), quiet=True)
+    training = Training(config_of(tiny_data, tmp_path, "optim.kind=muon"), front.Ranks(), quiet=True)
+    with pytest.raises(UserError, match=r"the optimizer's state is that of another model or optim.kind"):
+        training.load(checkpoint.find_step(run, "latest"))
+
+
+# ---------------------------------------------------------------------------------------------------- two runs, signals
+
+
+def test_two_runs_into_one_folder(tiny_data: Data, tmp_path: Path) -> None:
+    config = config_of(tiny_data, tmp_path)
+    with (
+        checkpoint.run_lock(tmp_path / "tiny"),
+        pytest.raises(UserError, match="another training is writing"),
+    ):
+        train(config, quiet=True, fresh=True)
+    train(config, quiet=True)
+
+
+def test_the_lock_holds_between_processes_and_dies_with_them(tmp_path: Path) -> None:
+    code = "import sys, pathlib, time\nfrom rostok.checkpoint import run_lock\n"
+    code += "with run_lock(pathlib.Path(sys.argv[1])):\n print('held', flush=True)\n time.sleep(60)"
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    with holder:
+        assert holder.stdout
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(UserError, match="another training is writing"), checkpoint.run_lock(tmp_path):
+            pass
+        holder.kill()
+    with checkpoint.run_lock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_save_and_leave(
+    number: signal.Signals, code: int, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The signal comes in the middle of step 4; the checkpoint is that of step 4, and the run goes on from there."""
+    words = [w for w in words_of(tiny_data, tmp_path, "save_every=1000") if not w.startswith("tokens")]
+    config = tmp_path / "c.yaml"
+    config.write_text("tokens: 1280\n", encoding="utf-8")
+    before = torch.nn.utils.clip_grad_norm_
+    count = iter(range(100))
+
+    def clip(*arguments: object) -> object:
+        if next(count) == 3:
+            os.kill(os.getpid(), number)
+        return before(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", clip)
+    handler = signal.getsignal(number)
+    assert front.main([str(config), *words]) == code
+    assert "after step 4 and saved; the same command goes on" in capsys.readouterr().out
+    assert signal.getsignal(number) is handler
+    assert names(tmp_path / "tiny") == ["step-000004"]
+    assert front.main([str(config), *words]) == 0
+    assert "resumed at step 4" in capsys.readouterr().out
+
+
+def test_training_in_a_thread_needs_no_signals(tiny_data: Data, tmp_path: Path) -> None:
+    config = tmp_path / "c.yaml"
+    config.write_text("tokens: 640\n", encoding="utf-8")
+    words = [w for w in words_of(tiny_data, tmp_path) if not w.startswith("tokens")]
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(front.main([str(config), *words])))
+    thread.start()
+    thread.join()
+    assert codes == [0]
+
+
+# ---------------------------------------------------------------------------------------------------- not a number
+
+
+@contextlib.contextmanager
+def spoilt(monkeypatch: pytest.MonkeyPatch, at: int, value: float) -> Iterator[None]:
+    before, count = front.Training.clipped_norm, iter(range(1, 1000))
+
+    def norm(self: Training) -> float:
+        real = before(self)
+        return value if next(count) == at else real
+
+    with monkeypatch.context() as patch:
+        patch.setattr(front.Training, "clipped_norm", norm)
+        yield
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_not_a_number_stops_before_the_weights_are_spoilt(
+    value: float, tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tiny_data, tmp_path)
+    with (
+        spoilt(monkeypatch, 7, value),
+        pytest.raises(UserError, match=r"step 7: the gradient's norm is .* last good checkpoint .*optim.lr"),
+    ):
+        train(config, quiet=True)
+    run = tmp_path / "tiny"
+    assert names(run)[-1] == "step-000006"
+    assert all(t.isfinite().all() for t in front.saved_tensors(run / "step-000006").values())
+
+
+def test_fp16_skips_an_overflow_and_goes_on(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with spoilt(monkeypatch, 7, float("inf")):
+        run = train(config_of(tiny_data, tmp_path, "runtime.dtype=fp16", "log_every=1"), quiet=True)
+    assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 10
+
+
+def test_early_stop(tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = iter([3.0, 2.0, 2.5, 2.6, 2.7])
+    monkeypatch.setattr(
+        "train.HeldOut.evaluate",
+        lambda *_: {"valid_loss": next(values), "perplexity": 1.0, "bits_per_byte": 1.0},
+    )
+    words = ["eval_every=2", "early_stop=2", "tokens=2560", "keep=9"]
+    run = train(config_of(tiny_data, tmp_path, *words), quiet=True)
+    assert names(run)[-1] == "step-000008"
+    assert train(config_of(tiny_data, tmp_path, *words), quiet=True) == run

@@ -1,0 +1,252 @@
+"""A run that is interrupted and resumed gives the same bits as one that is not: weights, optimizer, rows, losses."""
+
+import dataclasses
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import train as front
+from conftest import tiny_words
+from rostok import checkpoint
+from rostok.config import load_config
+from rostok.errors import UserError
+from rostok.heldout import HeldOut
+from rostok.loader import RowLoader
+from rostok.metrics import read_metrics
+from rostok.runtime import Ranks
+from rostok.shards import Data, whole, write_data
+from rostok.signals import StopWish
+from rostok.tokenizer import train_tokenizer
+from train import Feed, TrainConfig, Training, saved_tensors, train, verify_resume
+
+
+class StopAfter(StopWish):
+    """A stop wish that comes true after so many steps."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.left = steps + 1
+
+    def __getattribute__(self, name: str) -> object:
+        if name == "signal":
+            self.left -= 1
+            return 15 if self.left <= 0 else 0
+        return super().__getattribute__(name)
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rostok.diary.plot_losses", lambda *_: None)
+
+
+def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
+    base = [w for w in tiny_words(data, out) if not w.startswith(("eval_every", "save_every"))]
+    return load_config(
+        TrainConfig, None, [*base, "log_every=1", "sample_tokens=0", "runtime.threads=1", *words]
+    )
+
+
+def bits(run: Path) -> dict[str, Tensor]:
+    return saved_tensors(checkpoint.find_step(run, "latest"))
+
+
+def losses(run: Path) -> list[tuple[float, ...]]:
+    records = read_metrics(run / "metrics.jsonl")
+    keys = ("step", "loss", "lr", "grad_norm", "valid_loss")
+    return [tuple(r[k] for k in keys if k in r) for r in records if "loss" in r or "valid_loss" in r]
+
+
+def assert_same_run(one: Path, other: Path) -> None:
+    assert checkpoint.first_difference(bits(one), bits(other)) is None
+    states = [checkpoint.read_state(checkpoint.find_step(run, "latest")) for run in (one, other)]
+    for key in ("step", "tokens", "loader", "scaler", "scores", "best", "advisor"):
+        assert states[0][key] == states[1][key], key
+    assert losses(one) == losses(other)
+
+
+WAYS = {
+    "fp32, accumulation": ["accumulate=2"],
+    "muon": ["optim.kind=muon", "schedule.kind=cosine"],
+    "bf16": ["runtime.dtype=bf16", "accumulate=2"],
+    "fp16 with its scaler": ["runtime.dtype=fp16"],
+    "window-mlp": [],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_interrupted_equals_straight(way: str, tiny_data: Data, tmp_path: Path) -> None:
+    """C01: 20 steps straight, and 7 + 6 + 7 with two interruptions off every beat, from processes that know nothing."""
+    words = [*WAYS[way], "tokens=2560" if "accumulate=2" not in WAYS[way] else "tokens=5120", "eval_every=5"]
+    config = config_of(tiny_data, tmp_path / "a", *words)
+    if way == "window-mlp":
+        config = dataclasses.replace(config, model=front.WindowMLPConfig(context=32, d_hidden=64))
+    straight = train(config, quiet=True)
+    again = dataclasses.replace(config, out=str(tmp_path / "b"))
+    torch.manual_seed(123)  # the global generator must not matter
+    for stop in (StopAfter(7), StopAfter(6), None):
+        run = train(again, quiet=True, stop=stop)
+        torch.rand(5)
+    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 20
+    assert_same_run(straight, run)
+
+
+def test_evaluations_and_probes_change_nothing(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = train(config_of(tiny_data, tmp_path / "a", "eval_every=1000", "save_every=1000"), quiet=True)
+    before = HeldOut.evaluate
+
+    def noisy(self: HeldOut, *arguments: object) -> dict[str, float]:
+        torch.rand(7)  # an evaluation, a probe that draws from the global generator
+        return before(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(HeldOut, "evaluate", noisy)
+    often = train(
+        config_of(tiny_data, tmp_path / "b", "eval_every=3", "save_every=2", "sample_tokens=5"), quiet=True
+    )
+    assert checkpoint.first_difference(bits(plain), bits(often)) is None
+
+
+def test_every_row_once_an_epoch_over_a_resume(tiny_data: Data) -> None:
+    """C02: about 90 % of the first epoch, a resume, then on to the end of the third."""
+    split = tiny_data.split("train")
+    loader = RowLoader(split, 32, 3, seed=5)
+    rows = [loader.rows_per_epoch(epoch) for epoch in range(3)]
+    first = Feed(loader, torch.device("cpu"))
+    seen: Counter[bytes] = Counter()
+    done, resume_at = 0, int(0.9 * rows[0]) // 3
+    while done < resume_at:
+        seen.update(row.numpy().tobytes() for row in next(first)[0])
+        done += 1
+    second = Feed(RowLoader(split, 32, 3, seed=5), torch.device("cpu"))
+    second.load_state(json.loads(json.dumps(first.state)))
+    while done < -(-sum(rows) // 3):
+        seen.update(row.numpy().tobytes() for row in next(second)[0])
+        done += 1
+    wanted = Counter(loader.row(e, i)[:-1].tobytes() for e in range(3) for i in range(rows[e]))
+    extra = seen - wanted  # the last batch may reach into the fourth epoch
+    assert not wanted - seen
+    assert extra.total() <= 2
+
+
+def test_other_batch_split_goes_on_with_the_same_rows(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["batch=2", "accumulate=4", "tokens=2560"]
+    straight = train(config_of(tiny_data, tmp_path / "a", *words), quiet=True)
+    train(config_of(tiny_data, tmp_path / "b", *words), quiet=True, stop=StopAfter(5))
+    other = config_of(tiny_data, tmp_path / "b", "batch=8", "accumulate=1", "tokens=2560")
+    run = train(other)
+    assert "goes on with batch 2 -> 8, accumulate 4 -> 1" in capsys.readouterr().out
+    for one, two in zip(losses(straight), losses(run), strict=True):
+        assert one == pytest.approx(two, abs=2e-5)
+    with pytest.raises(UserError, match="8 rows a step, now 16"):
+        train(config_of(tiny_data, tmp_path / "b", "batch=16", "tokens=2560"), quiet=True)
+
+
+def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
+    train(config_of(tiny_data, tmp_path), quiet=True)
+    with pytest.raises(UserError, match=r"other settings \(optim\).*--fresh"):
+        train(config_of(tiny_data, tmp_path, "optim.lr=1"), quiet=True)
+
+
+class Clock:
+    """Time that goes on by a hundredth of a second with every look at it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += 0.01
+        return self.now
+
+
+def test_max_minutes_ends_on_time_and_resumes_exactly(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["tokens=1e9", "schedule.max_minutes=0.01", "log_every=5", "save_every=10", "keep=1000"]
+    words += ["schedule.kind=linear", "eval_every=1000"]
+    config = config_of(tiny_data, tmp_path, *words)
+    monkeypatch.setattr(front, "time", Clock())
+    run = train(config, quiet=True)
+    final, steps = bits(run), checkpoint.complete_steps(run)
+    assert checkpoint.read_state(steps[-1])["seconds"] == pytest.approx(0.6, abs=0.05)
+    rates = [r["lr"] for r in read_metrics(run / "metrics.jsonl") if "lr" in r]
+    assert rates[-1] < 0.1 * max(rates)
+    record = losses(run)
+
+    for folder in steps[1:]:  # as if killed long ago: the plan of those steps is on the disk
+        checkpoint.discard(folder)
+    monkeypatch.setattr(front, "time", Clock())
+    train(config, quiet=True)
+    assert checkpoint.first_difference(final, bits(run)) is None
+    assert losses(run) == record
+
+
+def test_verify_resume(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert verify_resume(tiny_run)
+    out = capsys.readouterr().out
+    assert "1 logged losses, step-000020" in out
+    assert out.endswith("identical\n")
+
+
+def test_verify_resume_names_what_differs(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = train(config_of(tiny_data, tmp_path, "tokens=1280", "save_every=5"), quiet=True)
+    changed = checkpoint.find_step(run, "latest")
+    tensors = checkpoint.read_tensors(changed, "model.safetensors")
+    tensors["blocks.1.mlp.up.weight"][3, 4] += 1e-3
+    training = Training(load_config(TrainConfig, run / "config.yaml"), Ranks(), quiet=True)
+    training.load(changed)
+    training.model.load_state_dict(tensors)
+    checkpoint.save_step(run, 10, training.model, training.optimizer, training.record())
+    assert front.main(["--verify-resume", str(run)]) == 1
+    assert "different: blocks.1.mlp.up.weight differs by up to 1.0e-03" in capsys.readouterr().out
+
+    text = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in text]
+    for record in records:
+        if record["step"] == 7 and "loss" in record:
+            record["loss"] += 1e-7
+    (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records), encoding="utf-8")
+    assert not verify_resume(run)
+    assert "the loss of step 7 is" in capsys.readouterr().out
+    with pytest.raises(UserError, match="no run folder"):
+        verify_resume(tmp_path / "nothing")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on its way to the compiler
+def test_compiled_interrupted_equals_straight(tiny_data: Data, tmp_path: Path) -> None:
+    words = ["runtime.compile=always", "tokens=1280", "accumulate=2"]
+    config = config_of(tiny_data, tmp_path / "a", *words)
+    straight = train(config, quiet=True)
+    again = dataclasses.replace(config, out=str(tmp_path / "b"))
+    for stop in (StopAfter(2), None):
+        run = train(again, quiet=True, stop=stop)
+    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["runtime"]["compile"]
+    assert_same_run(straight, run)
+    assert not [name for name in bits(run) if "_orig_mod" in name or "module." in name]
+    eager = train(
+        dataclasses.replace(config, out=str(tmp_path / "c"), runtime=front.RuntimeConfig(device="cpu")),
+        quiet=True,
+    )
+    for one, two in zip(losses(straight), losses(eager), strict=True):
+        assert one == pytest.approx(two, abs=1e-4)
+
+
+def test_rest_of_real_text(shared_data: Path, tmp_path: Path) -> None:
+    """Resume on real text, in the middle of an epoch."""
+    texts = (shared_data / "tinystories-valid.txt").read_text(encoding="utf-8").split("<|endoftext|>")[:200]
+    splits = {"train": whole(texts[20:]), "valid": whole(texts[:20])}
+    data = write_data(tmp_path / "data", splits, train_tokenizer(texts, 400))
+    config = config_of(data, tmp_path / "a", "tokens=2560", "eval_every=7")
+    straight = train(config, quiet=True)
+    again = dataclasses.replace(config, out=str(tmp_path / "b"))
+    train(again, quiet=True, stop=StopAfter(9))
+    assert_same_run(straight, train(again, quiet=True))

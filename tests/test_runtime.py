@@ -1,0 +1,221 @@
+"""Device, number format, compiler and threads: what is chosen, why, and what happens where it is not there."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+import model as models
+from model import GPT, attend_blockwise, attend_causal
+from rostok import runtime
+from rostok.advisor import Advisor, AdvisorState, Outlook, check_finite, objections, spike
+from rostok.errors import UserError
+from rostok.runtime import (
+    Ranks,
+    RuntimeConfig,
+    choose_compile,
+    choose_dtype,
+    choose_runtime,
+    compile_blocks,
+    flops_per_token,
+    has_native_bf16,
+    measure_peak,
+    peak_memory,
+)
+
+CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
+
+
+def test_every_choice_has_its_reason() -> None:
+    chosen = choose_runtime(RuntimeConfig(device="cpu", dtype="fp32", compile="never"))
+    assert re.fullmatch(
+        r"cpu \(as asked\), float32 \(as asked\), oneDNN fp32\nnot compiled \(as asked\), \d+ threads \(.*\)",
+        chosen.reason,
+    )
+    assert torch.get_float32_matmul_precision() == "medium"
+    assert chosen.bits["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [("avx2 fma", False), ("avx512f avx512_bf16", True), ("amx_tile amx_bf16", True), ("asimd bf16", True)],
+)
+def test_bf16_on_a_cpu_only_where_it_is_native(flags: str, native: bool, tmp_path: Path) -> None:
+    (tmp_path / "cpuinfo").write_text(f"flags : fpu {flags}\n", encoding="utf-8")
+    assert has_native_bf16(CPU, tmp_path / "cpuinfo") is native
+    assert not has_native_bf16(CPU, tmp_path / "none")
+    assert choose_dtype("auto", CPU, native)[0] == (torch.bfloat16 if native else torch.float32)
+
+
+def test_number_formats_elsewhere() -> None:
+    assert choose_dtype("auto", CUDA, True)[0] == torch.bfloat16
+    assert choose_dtype("auto", CUDA, False)[0] == torch.float16
+    assert choose_dtype("auto", MPS, False)[0] == torch.float32
+    assert "emulated" in choose_dtype("bf16", CPU, False)[1]
+    with pytest.raises(UserError, match=r"compute capability 8.0"):
+        choose_dtype("bf16", CUDA, False)
+    with pytest.raises(UserError, match=r"not tested on mps; use runtime.dtype=fp32"):
+        choose_dtype("bf16", MPS, False)
+
+
+def test_a_device_that_is_not_there() -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one here")
+    with pytest.raises(UserError, match=r"runtime.device=cuda, but torch .* sees no such device; use cpu"):
+        choose_runtime(RuntimeConfig(device="cuda"))
+
+
+def test_compiling_pays_only_for_long_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runtime, "missing_compiler", lambda _: "")
+    assert choose_compile("auto", CPU, 1e12) == (
+        False,
+        "a run of 1e+12 operations is too short to pay for it",
+    )
+    assert choose_compile("auto", CPU, 1e15)[0]
+    assert choose_compile("always", CPU, 0.0) == (True, "as asked")
+    assert not choose_compile("auto", MPS, 1e15)[0]
+    monkeypatch.undo()
+    monkeypatch.setattr(runtime.shutil, "which", lambda _: None)
+    assert choose_compile("auto", CPU, 1e15) == (False, "no C++ compiler is installed")
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on its way to the compiler
+def test_a_failing_compiler_costs_one_line(tiny_model: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = torch.arange(32)[None]
+    wanted, told = tiny_model(ids), []
+    names = list(tiny_model.state_dict())
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no compiler here\nand many more lines")
+
+    monkeypatch.setattr("torch._inductor.compile_fx.compile_fx", broken)
+    torch.compiler.reset()
+    assert compile_blocks(tiny_model, lambda: tiny_model(ids, ids), told.append) is False
+    assert len(told) == 1
+    assert "\n" not in told[0]
+    assert told[0].startswith("compile  failed, going on without it: ")
+    assert torch.equal(tiny_model(ids), wanted)
+    assert list(tiny_model.state_dict()) == names
+
+
+def test_figures_of_the_machine(tiny_model: GPT) -> None:
+    chosen = choose_runtime(RuntimeConfig(device="cpu", dtype="fp32"))
+    assert measure_peak(chosen, size=64, tries=1) > 1e6
+    assert peak_memory(CPU) > 1e7
+
+
+def test_flops_per_token(tiny_model: GPT) -> None:
+    """Two layers of 4 D^2 + 3 D M weights, the tied head, and causal attention: by hand."""
+    by_hand = 2 * (4 * 32 * 32 + 3 * 32 * tiny_model.config.hidden) + 320 * 32 + 2 * 32 * 32
+    assert flops_per_token(tiny_model) == 6 * by_hand
+    window = models.build_model({"kind": "window-mlp", "vocab_size": 100})
+    assert flops_per_token(window) == 6 * (8 * 48 * 384 + 384 * 100)
+
+
+def test_rows_divide_among_processes() -> None:
+    assert Ranks(0, 1).share(8, 2) == (8, 2)
+    assert Ranks(0, 2).share(8, 2) == (8, 1)
+    assert Ranks(0, 2).share(8, 3) == (4, 3)
+    assert Ranks(0, 4).share(8, 2) == (4, 1)
+    with pytest.raises(
+        UserError, match="8 times accumulate=1 rows do not divide among 3 processes; try batch=9"
+    ):
+        Ranks(0, 3).share(8, 1)
+
+
+# ---------------------------------------------------------------------------------------------------- attention
+
+
+def pieces(dtype: torch.dtype, time: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(2, 3, time, 16, generator=generator).to(dtype).requires_grad_() for _ in range(3)]
+
+
+@pytest.mark.parametrize("time", [1, 5, 64, 130])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_blockwise_attention_equals_the_fused_kernel(dtype: torch.dtype, time: int) -> None:
+    """Within one ulp of the format at the size of the values, forward and backward."""
+    q, k, v = pieces(dtype, time)
+    ulp = 2 * torch.finfo(dtype).eps
+    fused, blocks = attend_causal_sdpa(q, k, v), attend_blockwise(q, k, v)
+    scale = fused.abs().max().item()
+    torch.testing.assert_close(blocks, fused, rtol=0, atol=ulp * scale)
+    for one, two in zip(
+        torch.autograd.grad(fused.square().sum(), (q, k, v)),
+        torch.autograd.grad(blocks.square().sum(), (q, k, v)),
+        strict=True,
+    ):
+        torch.testing.assert_close(two, one, rtol=0, atol=20 * ulp * max(1.0, one.abs().max().item()))
+
+
+def attend_causal_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
+def test_blockwise_attention_is_for_training_in_bf16_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[torch.dtype] = []
+    monkeypatch.setattr(models, "attend_blockwise", lambda q, k, v: used.append(q.dtype) or q)
+    for dtype in (torch.float32, torch.bfloat16):
+        q, k, v = pieces(dtype, 128)
+        attend_causal(q, k, v)
+        attend_causal(q.detach(), k.detach(), v.detach())
+    assert used == [torch.bfloat16]
+
+
+# ---------------------------------------------------------------------------------------------------- the advisor
+
+
+def advisor(vocab_size: int = 1000, warmup: int = 0) -> Advisor:
+    return Advisor(AdvisorState(), vocab_size, warmup)
+
+
+def test_not_finite() -> None:
+    check_finite(1, 2.0, 1.0, False, "")
+    check_finite(1, 2.0, float("inf"), True, "")  # fp16: the scaler backs off
+    for loss, norm, scaled in ((float("nan"), 1.0, True), (2.0, float("nan"), False)):
+        with pytest.raises(UserError, match="step 7: .* nan; stopped before the weights were spoilt. KEPT"):
+            check_finite(7, loss, norm, scaled, "KEPT")
+
+
+def test_a_spike() -> None:
+    looker = advisor()
+    for step in range(50):
+        assert looker.after_step(step, 3.0 + 0.01 * (step % 5), 1.0) == []
+    told = looker.after_step(50, 5.0, 1.0)
+    assert len(told) == 1
+    assert "the loss jumped to 5.00" in told[0]
+    assert looker.after_step(51, 5.0, 1.0) == []  # said once
+    assert spike([1.0] * 10, 9.0) == 0.0
+
+
+def test_a_plateau_at_the_loss_of_guessing() -> None:
+    looker = advisor(vocab_size=1000, warmup=10)
+    told = [line for step in range(150) for line in looker.after_step(step, 6.9, 1.0)]
+    assert len(told) == 1
+    assert "ln V = 6.91" in told[0]
+    assert not [line for step in range(150) for line in advisor(1000).after_step(step, 6.0, 1.0)]
+
+
+def test_a_zero_gradient() -> None:
+    assert "exactly zero" in advisor().after_step(5, 3.0, 0.0)[0]
+
+
+def test_overfitting() -> None:
+    looker, told = advisor(), []
+    for step, (train_loss, valid_loss) in enumerate([(3.0, 3.0), (2.5, 3.1), (2.0, 3.3), (1.5, 3.5)]):
+        looker.state.losses[:] = [train_loss]
+        told += looker.after_evaluation(step, valid_loss)
+    assert len(told) == 1
+    assert "held-out loss rises (3.000 to 3.300)" in told[0]
+
+
+def test_objections_before_a_run() -> None:
+    good = Outlook(1000, 20_000, 1.0, 64, 60.0, 1, 10, 1, 10, 1e-3, 100, 50)
+    assert objections(good) == []
+    bad = Outlook(1000, 500, 30.0, 4, 1e6, 10, 10, 11, 10, 0.1, 100, 200)
+    text = " ".join(objections(bad))
+    for word in ("30 times", "0.5 tokens a parameter", "4 held-out rows", "optim.lr=0.1", "278 hours",
+                 "halve batch", "make room", "save_every=200"):  # fmt: skip
+        assert word in text
