@@ -11,12 +11,9 @@ import pytest
 from rostok.attention import experiments
 from rostok.attention.examples import EXAMPLES, STATUS, Example, Value, compute, examples_json, find
 
-VALUES = [
-    pytest.param(example, value, id=f"{example.handle}-{value.name}")
-    for example in EXAMPLES.values()
-    for value in example.values
-]
-PRINTED = [param for param in VALUES if param.values[1].printed is not None]
+PAIRS = [(example, value) for example in EXAMPLES.values() for value in example.values]
+VALUES = [pytest.param(example, value, id=f"{example.handle}-{value.name}") for example, value in PAIRS]
+PRINTED = [param for param, (_, value) in zip(VALUES, PAIRS, strict=True) if value.printed is not None]
 
 
 @pytest.mark.parametrize(("example", "value"), VALUES)

@@ -196,7 +196,7 @@ def test_S0_18_grouped_queries_equal_repeated_keys_and_values():
 
 
 def test_S1_12_three_uses_none_causal_cross():
-    x, y, w = normal(4, 6), normal(7, 6), [normal(6, 6) for _ in range(3)]
+    x, y, w = normal(4, 6), normal(7, 6), (normal(6, 6), normal(6, 6), normal(6, 6))
     free, free_weights = multi_head(x, *w, 1, mask=None)
     masked, _ = multi_head(x, *w, 1, mask="causal")
     close(free[-1], masked[-1])  # the last token sees the same either way
@@ -384,11 +384,8 @@ def test_trace_has_every_step_and_the_steps_fit_together():
     close(part["attn.pattern"].sum(-1), 1)
     assert (np.triu(part["attn.pattern"], 1) == 0).all()
     close(part["attn.z"], part["attn.pattern"] @ np.repeat(part["attn.v"], 2, axis=0))
-    theirs = F.scaled_dot_product_attention(
-        *(torch.from_numpy(a)[None] for a in (part["attn.q"], part["attn.k"], part["attn.v"])),
-        is_causal=True,
-        enable_gqa=True,
-    )
+    q, k, v = (torch.from_numpy(part[f"attn.{name}"])[None] for name in "qkv")
+    theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
     close(part["attn.z"], theirs[0].numpy(), 1e-5)
     gains = (weights[block + "attn.q_norm.weight"], weights[block + "attn.k_norm.weight"])
     assert np.abs(part["attn.scaled"]).max() <= score_bound(*gains)
