@@ -463,7 +463,7 @@ def bank() -> Table:
         )
     return Table(
         {"en": "“bank” in two sentences", "ru": "«bank» в двух предложениях"},
-        [{"en": "layer", "ru": "слой"}, *(_both(f"max |Δ{name}|") for name in "qkv")],
+        [{"en": "layer", "ru": "слой"}, *(_both(f"max Δ{name}") for name in "qkv")],
         rows,
         {
             "en": "At layer 1 the word brings its bare embedding, so q, k and v are the same in both "

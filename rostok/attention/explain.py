@@ -237,7 +237,8 @@ def load_matrix(path: Path) -> Array:
 
 def _read_npy(path: Path) -> Any:
     """A .npy file; a pickled one is refused by NumPy."""
-    return np.load(path, allow_pickle=False)
+    with path.open("rb") as file:
+        return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _read_json(path: Path) -> Any:
