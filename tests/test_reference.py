@@ -470,3 +470,11 @@ def test_S3_19_parameters_of_attention_do_not_depend_on_the_number_of_heads():
     assert counts == {4 * 32**2}
     rostok = GPT(GPTConfig(n_layer=1))
     assert sum(p.numel() for name, p in rostok.named_parameters() if ".attn." in name) == 589_952
+
+
+def test_weights_in_bfloat16_are_widened_exactly(tmp_path: Path) -> None:
+    tensors = {"a": torch.randn(3, 4), "b": torch.randn(5).bfloat16(), "c": torch.randn(2, 2).double()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    weights = load_weights(tmp_path / "model.safetensors")
+    for name, tensor in tensors.items():
+        np.testing.assert_array_equal(weights[name], tensor.float().numpy())

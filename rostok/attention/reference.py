@@ -239,10 +239,22 @@ def score_bound(q_gain: npt.ArrayLike, k_gain: npt.ArrayLike) -> float:
 
 
 def load_weights(path: str | Path, dtype: npt.DTypeLike = np.float32) -> dict[str, Array]:
-    """The tensors of a model.safetensors by name, as NumPy arrays of `dtype`."""
-    from safetensors.numpy import load_file
+    """The tensors of a model.safetensors by name, as NumPy arrays of `dtype`.
 
-    return {name: tensor.astype(dtype) for name, tensor in load_file(path).items()}
+    NumPy has no bfloat16; such a number is the upper half of a float32, so it is widened with 16 zero bits.
+    """
+    from safetensors import deserialize
+
+    numpy_names = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
+    weights = {}
+    for name, tensor in deserialize(Path(path).read_bytes()):
+        if tensor["dtype"] == "BF16":
+            wide = np.frombuffer(tensor["data"], "<u2").astype(np.uint32) << 16
+            values = wide.view(np.float32)
+        else:
+            values = np.frombuffer(tensor["data"], numpy_names[tensor["dtype"]])
+        weights[name] = values.reshape(tensor["shape"]).astype(dtype)
+    return weights
 
 
 def forward(
