@@ -4,6 +4,7 @@ import doctest
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
