@@ -89,7 +89,7 @@ export class Panel {
     if (!head) return null;
     const kind = [head.label].flat()[0], score = head.scores?.[kind];
     return el("p", { class: "kind" }, el("b", { text: t(`kind.${kind}`) }), " ", t(`kind.${kind}.what`),
-      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base, 2) })}` : "");
+      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base ?? this.doc.even[kind], 2) })}` : "");
   }
 
   // Everything anew: another text, run or language.
