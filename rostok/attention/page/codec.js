@@ -39,6 +39,11 @@ export class Weights {
     for (let j = 0; j <= t; j++) if (this.codes[at + j] !== EXACT) out[j] = total > 0 ? (out[j] / total) * missing : missing / others;
     return out;
   }
+  // The exact ones of a row, largest first: [[key, weight], ...]. Lists and arcs show these and no others.
+  top(l, h, t, k = 8) {
+    const row = this.row(l, h, t), at = this.offset(l, h) + (t * (t + 1)) / 2;
+    return Array.from(row, (w, j) => [j, w]).filter(([j]) => this.codes[at + j] === EXACT).sort((a, b) => b[1] - a[1] || b[0] - a[0]).slice(0, k);
+  }
   // One byte a weight, rint(255 sqrt(a)), the exact ones filled in: what maps and thumbnails are painted from.
   #pictures() {
     const { L, H, T, codes } = this, out = new Uint8Array(codes);
