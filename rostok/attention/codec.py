@@ -5,10 +5,10 @@ Two blocks travel together, each one gzip, then base64:
     weights  one byte for every weight of the lower triangle, in the order [layer][head][query][key]
     exact    the 8 largest weights of every row in 24 bits (6e-8, float32's own grain), in the same order
 
-A byte of 255 says: this one is among the exact. The others are `sqrt-u8`, rint(255 sqrt(a)), so that small weights
+A byte of 255 says: this one is among the exact. The others are `sqrt-u8`, rint(128 sqrt(a)), so that small weights
 keep their digits; where that gets too long, `linear-u8`: 254 parts dealt out over the row by largest remainder. In
 both, a reader scales the bytes of a row so that, with the exact ones, the row sums to 1. So every weight is right
-to 0.004 (0.0013 with sqrt-u8) and every one of the top eight is right to 6e-8.
+to 0.004 (0.0027 with sqrt-u8) and every one of the top eight is right to 6e-8.
 
 `page/codec.js` reads the same bytes; tests compare the two. What is left out: nothing above the diagonal is stored.
 
@@ -23,14 +23,15 @@ from typing import Any
 import numpy as np
 
 TOP = 8  # weights of a row that are kept exactly
-EXACT = 255  # the byte that marks them; the ninth largest weight is at most 1/9, so sqrt-u8 never needs it
+EXACT = 255  # the byte that marks them
+SCALE = {"sqrt-u8": 128, "linear-u8": 254}  # the byte that would stand for a weight of 1
 FULL = 2**24 - 1  # the largest 24-bit number stands for a weight of 1
 LONGEST = 4_700_000  # characters of base64; above this sqrt-u8 gives way to linear-u8
 
 
 def pack(raw: bytes) -> str:
     """Bytes -> gzip -> base64. No time stamp inside: the same bytes always give the same string."""
-    return base64.b64encode(gzip.compress(raw, 9, mtime=0)).decode("ascii")
+    return base64.b64encode(gzip.compress(raw, 6, mtime=0)).decode("ascii")
 
 
 def unpack(text: str) -> bytes:
@@ -49,16 +50,17 @@ def encode(pattern: np.ndarray, longest: int = LONGEST) -> dict[str, Any]:
         raise ValueError("attention rows must be >= 0, sum to 1 and have zeros above the diagonal")
     flat = pattern.reshape(-1, length, length)  # (L*H, T, T)
     top = np.stack([_top(head) for head in flat])
-    coding, text = "sqrt-u8", pack(_bytes(np.rint(255 * np.sqrt(flat)), top))
+    coding, text = "sqrt-u8", pack(_bytes(np.rint(SCALE["sqrt-u8"] * np.sqrt(flat)), top))
     if len(text) > longest:
         parts = np.stack([_deal(np.where(t, 0, head)) for head, t in zip(flat, top, strict=True)])
         coding, text = "linear-u8", pack(_bytes(parts, top))
     values = np.rint(FULL * flat[top].astype(np.float64)).astype("<u4")  # in the order of the triangle
     planes = np.ascontiguousarray(values.view(np.uint8).reshape(-1, 4)[:, :3].T)  # equal bytes lie together
     block = {
-        "weights": {"coding": coding, "order": "lht-lower", "shape": [layers, heads, length], "base64": text},
+        "weights": {"coding": coding, "scale": SCALE[coding], "order": "lht-lower", "shape": [layers, heads, length],
+                    "base64": text},
         "exact": {"k": TOP, "coding": "u24-planes", "base64": pack(planes.tobytes())},
-    }
+    }  # fmt: skip
     block["weights"]["max_abs_err"] = float(f"{np.abs(decode(block) - pattern).max():.3g}")
     return block
 
@@ -85,7 +87,7 @@ def _head(codes: np.ndarray, values: np.ndarray, length: int, power: int) -> np.
     out = np.zeros((length, length))
     out[exact] = values
     missing = np.maximum(0, 1 - out.sum(-1, keepdims=True))  # what the row's other weights share
-    rest = np.where(exact, 0, square / 255.0) ** power
+    rest = np.where(exact, 0.0, square) ** power
     total, others = rest.sum(-1, keepdims=True), below & ~exact
     even = others / np.maximum(1, others.sum(-1, keepdims=True))  # where all their bytes are 0
     share = np.where(total > 0, rest / np.where(total > 0, total, 1), even)

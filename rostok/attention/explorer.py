@@ -115,14 +115,16 @@ def document(
 
     Raises UserError where a weight is not a number.
     """
-    length, n_layer, n_head = len(ids), int(config["n_layer"]), int(config["n_head"])
+    length, n_layer = len(ids), int(config["n_layer"])
     wanted = re.compile(r"blocks\.\d+\.attn\.(q_raw|k_raw|v|pattern|z)|logits")
     trace: dict[str, np.ndarray] = {}
     forward(weights, config, np.asarray(ids), trace, keep=lambda name: bool(wanted.fullmatch(name)))
     pattern = np.stack([trace[f"blocks.{layer}.attn.pattern"] for layer in range(n_layer)])  # (L, H, T, T)
     for layer in range(n_layer):
         if not np.isfinite(pattern[layer]).all():
-            raise UserError(f"layer {layer + 1} of {run} gives weights that are not numbers; train it again or take an older step")  # fmt: skip
+            raise UserError(
+                f"layer {layer + 1} of {run} gives weights that are not numbers; take an older step of the run"
+            )
     pieces, partial = zip(*(_piece(tokenizer.piece(int(i))) for i in ids), strict=True)
     pieces = ["◆" if i == tokenizer.start_id else piece for i, piece in zip(ids, pieces, strict=True)]
     view = opening(pattern, pieces, look)
@@ -139,6 +141,7 @@ def document(
         **codec.encode(pattern),
         "qkv": _qkv(trace, weights, config, steps),
         "heads": list(heads) if heads is not None else head_scores(pattern, ids, tokenizer.start_id),
+        "even": even_scores(ids, tokenizer.start_id),
         "view": view,
         "checks": {"row_sum_max_err": _short(np.abs(pattern.sum(-1) - 1).max()),
                    "future_max": float(np.triu(pattern, 1).max())},
@@ -163,8 +166,8 @@ def _piece(raw: bytes) -> tuple[str, bool]:
         return "".join(f"⟨{byte:02X}⟩" if byte > 127 else chr(byte) for byte in raw), True
 
 
-def _short(x: float) -> float:
-    return float(f"{x:.4g}")
+def _short(x: float, digits: int = 4) -> float:
+    return float(f"{x:.{digits}g}")
 
 
 def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Pieces) -> dict[str, Any]:
@@ -179,19 +182,23 @@ def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Pieces) -> dict[st
     for t in range(1, len(ids)):
         p = softmax(logits[t - 1].astype(np.float64))
         own = p[ids[t]]
-        best = np.argsort(-p, kind="stable")[:3]
+        best = np.argpartition(-p, 2)[:3]
+        best = best[np.argsort(-p[best], kind="stable")].tolist()
         kind = "pair" if (ids[t - 1], ids[t]) in pairs else "seen" if ids[t] in seen else "new"
         out["nll"].append(_short(-np.log(max(own, 1e-300))))
         out["p"].append(_short(own))
         out["rank"].append(int((p > own).sum()) + 1)
         out["class"].append(kind)
-        out["top"].append([["◆" if i == tokenizer.start_id else _piece(tokenizer.piece(int(i)))[0], _short(p[i])] for i in best])  # fmt: skip
+        names = ["◆" if i == tokenizer.start_id else _piece(tokenizer.piece(i))[0] for i in best]
+        out["top"].append([[name, _short(float(p[i]))] for name, i in zip(names, best, strict=True)])
         seen.add(ids[t])
         pairs.add((ids[t - 1], ids[t]))
     out["summary"] = {}
     for kind in ("new", "seen", "pair"):
         at = [t for t, c in enumerate(out["class"]) if c == kind]
-        mean = {key: _short(np.mean([out[key][t] for t in at])) if at else None for key in ("nll", "p")}
+        mean = {
+            key: _short(float(np.mean([out[key][t] for t in at]))) if at else None for key in ("nll", "p")
+        }
         out["summary"][kind] = {"n": len(at), "loss": mean["nll"], "p": mean["p"]}
     return out
 
@@ -235,7 +242,7 @@ KINDS = ["induction", "previous", "same", "start", "self"]  # in the order in wh
 
 
 def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[dict[str, Any]]:
-    """One record a head: the mean weight that goes where a kind of head looks, beside that of even attention.
+    """One record a head: the mean weight that goes where a kind of head looks; `even_scores` are its baseline.
 
     previous A[t,t-1]; self A[t,t]; start: all ◆; same: earlier copies of the token; induction: the token after an
     earlier copy. Means over t >= 2 that have such a key; None where there is none. A label needs 0.4 and 5 times
@@ -243,10 +250,8 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
     """
     layers, n_head, length, _ = pattern.shape
     places = _places(np.asarray(ids), start_id)
-    even = np.tri(length, dtype=np.float32) / np.arange(1, length + 1, dtype=np.float32)[:, None]
-    table = {
-        kind: (_mean_weight(pattern, where), _mean_weight(even, where)) for kind, where in places.items()
-    }
+    table = {kind: _mean_weight(pattern, where) for kind, where in places.items()}
+    even = even_scores(ids, start_id)
     with np.errstate(divide="ignore", invalid="ignore"):
         bits = -np.nansum(np.where(pattern > 0, pattern * np.log(pattern), 0), -1)  # (L, H, T)
     spread = (bits[:, :, 1:] / np.log(np.arange(2, length + 1))).mean(-1) if length > 1 else None
@@ -254,13 +259,21 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
     for layer in range(layers):
         for head in range(n_head):
             scores = {
-                kind: None if own is None else {"v": _short(own[layer, head]), "base": _short(float(base))}
-                for kind, (own, base) in table.items()
+                kind: None if own is None else {"v": _short(own[layer, head], 3)}
+                for kind, own in table.items()
             }
-            scores["entropy"] = None if spread is None else {"v": _short(spread[layer, head]), "base": 1.0}
-            label, sure = _label(scores)
+            label, sure = _label(scores, even)
+            scores["entropy"] = None if spread is None else {"v": _short(spread[layer, head], 3)}
             out.append({"layer": layer, "head": head, "label": label, "confidence": sure, "scores": scores})
     return out
+
+
+def even_scores(ids: Sequence[int], start_id: int) -> dict[str, float | None]:
+    """What a head that attends evenly to all it may see would score on this text."""
+    length = len(ids)
+    even = np.tri(length) / np.arange(1, length + 1)[:, None]
+    table = {kind: _mean_weight(even, where) for kind, where in _places(np.asarray(ids), start_id).items()}
+    return {kind: None if own is None else _short(float(own), 3) for kind, own in table.items()}
 
 
 def _places(ids: np.ndarray, start_id: int) -> dict[str, np.ndarray]:
@@ -286,11 +299,11 @@ def _mean_weight(pattern: np.ndarray, where: np.ndarray) -> np.ndarray | None:
     return (pattern * where).sum(-1)[..., rows].mean(-1) if rows.any() else None
 
 
-def _label(scores: Mapping[str, Any]) -> tuple[str, str]:
+def _label(scores: Mapping[str, Any], even: Mapping[str, float | None]) -> tuple[str, str]:
     for least, times, sure in ((0.4, 5, "strong"), (0.2, 3, "partial")):
         for kind in KINDS:
             score = scores[kind]
-            if score and score["v"] >= least and score["v"] >= times * score["base"]:
+            if score and score["v"] >= least and score["v"] >= times * (even[kind] or 0):
                 return kind, sure
     return "other", ""
 
@@ -368,7 +381,7 @@ def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
         "losses": None,
         **codec.encode(pattern),
         "qkv": _qkv(trace, tensors, config, [(0, 5)]),
-        "heads": head_scores(pattern, ids.tolist(), 0),
+        "heads": head_scores(pattern, ids.tolist(), 0), "even": even_scores(ids.tolist(), 0),
         "view": opening(pattern, pieces, (query, key)),
         "checks": {},
     }  # fmt: skip
@@ -409,6 +422,7 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
     loader = _squeeze((ASSETS / "loader.js").read_text("utf-8"))
     style = _tighten((ASSETS / "page.css").read_text("utf-8"))
     strings = json.loads((ASSETS / "strings.json").read_text("utf-8"))
+    data = [f'<script type="application/json" class="document">{_json(doc)}</script>' for doc in documents]
     packed = [  # the script last: it reads the others
         _packed("application/json", "strings", _json(strings)),
         _packed("application/json", "examples", _json(_examples())),
@@ -420,7 +434,7 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
             "default-src 'none'", f"script-src {_hash(loader)} {_hash(script)}", f"style-src {_hash(style)}",
             "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]),
         "style": style,
-        "documents": "\n".join(f'<script type="application/json" class="document">{_json(d)}</script>' for d in documents),
+        "documents": "\n".join(data),
         "packed": "\n".join(packed),
         "loader": loader,
     }  # fmt: skip
@@ -475,7 +489,8 @@ def _tighten(css: str) -> str:
 
 
 def _packed(kind: str, name: str, text: str) -> str:
-    return f'<script type="text/plain" data-gzip="{kind}" data-name="{name}">{codec.pack(text.encode("utf-8"))}</script>'
+    text = codec.pack(text.encode("utf-8"))
+    return f'<script type="text/plain" data-gzip="{kind}" data-name="{name}">{text}</script>'
 
 
 def _hash(text: str) -> str:
@@ -570,7 +585,7 @@ def _texts(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
         return dict(STORIES)
     if args.text is not None and args.file is not None:
         raise UserError("give --text or --file, not both")
-    text = args.text if args.text is not None else _read(args.file)
+    text = args.text if args.text is not None else _read(str(args.file))
     if not text and not args.allow_empty:
         raise UserError("the text is empty; give some words, or --allow-empty to see the start sign alone")
     if bool(args.query) != bool(args.key):

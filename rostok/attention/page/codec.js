@@ -16,6 +16,7 @@ export class Weights {
   constructor(block, codes, planes) {
     [this.L, this.H, this.T] = block.weights.shape;
     this.codes = codes;
+    this.scale = block.weights.scale;
     this.power = block.weights.coding === "sqrt-u8" ? 2 : 1;
     const n = planes.length / 3;
     this.exact = Float64Array.from({ length: n }, (_, i) => (planes[i] + 256 * planes[n + i] + 65536 * planes[2 * n + i]) / 16777215);
@@ -32,11 +33,16 @@ export class Weights {
     for (let j = 0; j <= t; j++) {
       const code = this.codes[at + j];
       if (code === EXACT) known += out[j] = this.exact[next++];
-      else { total += out[j] = (code / 255) ** this.power; others++; }
+      else { total += out[j] = code ** this.power; others++; }
     }
     const missing = Math.max(0, 1 - known);
     for (let j = 0; j <= t; j++) if (this.codes[at + j] !== EXACT) out[j] = total > 0 ? (out[j] / total) * missing : missing / others;
     return out;
+  }
+  // The exact ones of a row, largest first: [[key, weight], ...]. Lists and arcs show these and no others.
+  top(l, h, t, k = 8) {
+    const row = this.row(l, h, t), at = this.offset(l, h) + (t * (t + 1)) / 2;
+    return Array.from(row, (w, j) => [j, w]).filter(([j]) => this.codes[at + j] === EXACT).sort((a, b) => b[1] - a[1] || b[0] - a[0]).slice(0, k);
   }
   // One byte a weight, rint(255 sqrt(a)), the exact ones filled in: what maps and thumbnails are painted from.
   #pictures() {
@@ -50,8 +56,9 @@ export class Weights {
       for (let j = at; j < at + size; j++) {
         if (codes[j] === EXACT) { missing -= this.exact[next]; out[j] = Math.round(255 * Math.sqrt(this.exact[next++])); }
       }
-      if (this.power === 1) for (let j = at; j < at + size; j++) {
-        if (codes[j] !== EXACT) out[j] = Math.round(255 * Math.sqrt((codes[j] / 254) * Math.max(0, missing)));
+      for (let j = at; j < at + size; j++) {
+        const c = codes[j] / this.scale;
+        if (codes[j] !== EXACT) out[j] = Math.round(255 * (this.power === 2 ? c : Math.sqrt(c * Math.max(0, missing))));
       }
       at += size;
     }

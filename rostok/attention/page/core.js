@@ -59,8 +59,6 @@ export function readout(row, isStart) {
   });
   return out;
 }
-export const topKeys = (row, k = 8) =>
-  Array.from(row, (w, j) => [j, w]).sort((a, b) => b[1] - a[1] || b[0] - a[0]).slice(0, k);
 
 // Shrink a lower triangle of codes to a size x size tile, keeping the largest: a one-pixel diagonal must survive.
 export function maxPool(codes, offset, T, size) {

@@ -1,5 +1,5 @@
 // One token, one head, every number from q, k and v to what the head adds to the stream.
-import { headSteps, length, topKeys } from "./core.js";
+import { headSteps, length } from "./core.js";
 import { $, button, el, num, percent, redraw, sv, t } from "./ui.js";
 import { headName, panels, quoted } from "./viewer.js";
 
@@ -28,7 +28,7 @@ export function drawSteps() {
       el("div", { class: "row" }, ...doc.steps.map((h) => button(headName(h.layer, h.head), () => p.pick(h.layer, h.head))))));
   }
   const d = doc.model.d_head, s = headSteps({ q: head.q, k: head.k, v: head.v, qGain: head.q_gain, kGain: head.k_gain, t: token, theta: doc.model.rope_theta });
-  const row = p.row(), tops = topKeys(row, 8).map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
+  const row = p.row(), tops = p.tops().map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
   const off = Math.max(...s.weights.map((w, j) => Math.abs(w - row[j])));
   current = { ...s, off, row };
   const q = quoted(doc, token), k = quoted(doc, best);

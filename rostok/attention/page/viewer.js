@@ -1,5 +1,5 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
-import { arc, clamp, escapeXml, readout, spaced, topKeys, visible } from "./core.js";
+import { arc, clamp, escapeXml, readout, spaced, visible } from "./core.js";
 import { Weights, readSteps } from "./codec.js";
 import { $, button, css, el, has, keepFocus, num, percent, picker, rampCss, rampInk, rampRgb, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
 
@@ -53,6 +53,7 @@ export class Panel {
   get head() { return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1); }
   get token() { return clamp(state.t, 0, this.doc.text.T - 1); }
   row() { return this.doc.weights.row(this.layer, this.head, this.token); }
+  tops(k = 8) { return this.doc.weights.top(this.layer, this.head, this.token, k); }
   pick(l, h) { set({ [`l${this.s}`]: l, [`h${this.s}`]: h }); }
 
   #listen() {
@@ -89,7 +90,7 @@ export class Panel {
     if (!head) return null;
     const kind = [head.label].flat()[0], score = head.scores?.[kind];
     return el("p", { class: "kind" }, el("b", { text: t(`kind.${kind}`) }), " ", t(`kind.${kind}.what`),
-      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base, 2) })}` : "");
+      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base ?? this.doc.even[kind], 2) })}` : "");
   }
 
   // Everything anew: another text, run or language.
@@ -167,7 +168,7 @@ export class Panel {
     this.arcs.setAttribute("width", this.strip.offsetWidth);
     this.arcs.setAttribute("height", this.strip.offsetHeight);
     const from = place(this.token);
-    redraw(this.arcs, topKeys(this.row(), 8).filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
+    redraw(this.arcs, this.tops().filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
       sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 5 * w).toFixed(2), opacity: (0.25 + 0.7 * Math.sqrt(w)).toFixed(2) })));
   }
   paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight
@@ -213,7 +214,7 @@ export class Panel {
     pen.lineWidth = Math.max(2, cell / 5);
     pen.strokeRect(0.5, token * cell, (token + 1) * cell - 0.5, Math.max(cell, 3));
     this.canvas.classList.toggle("crisp", cell > 1);
-    const top = topKeys(this.row(), 2).map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`).join(", ");
+    const top = this.tops(2).map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`).join(", ");
     this.canvas.setAttribute("aria-label", t("map.label", { head: headName(this.layer, this.head), q: quoted(this.doc, token), top }));
   }
   readoutOf(row) {
@@ -226,7 +227,7 @@ export class Panel {
       el("span", { class: "reading sum", "data-part": "sum" }, t("read.sum"), " ", el("b", { text: num(r.sum, 3) }))));
   }
   table(row) {
-    const { doc } = this, list = topKeys(row, 8);
+    const { doc } = this, list = this.tops();
     redraw(this.keys, el("h3", { text: t("keys.title", { q: quoted(doc, this.token) }) }),
       el("table", { class: "bars" }, el("caption", { class: "sr", text: t("keys.title", { q: quoted(doc, this.token) }) }),
         el("thead", { class: "sr" }, el("tr", {}, ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })))),
@@ -275,12 +276,12 @@ export class Panel {
       return `<rect x="${p.x}" y="${p.y}" width="${p.w}" height="24" rx="4" fill="${future ? "url(#future)" : rampCss(code)}"${j === token ? ` stroke="${ink("--mark")}" stroke-width="2"` : ""}/>`
         + `<text x="${p.x + p.w / 2}" y="${p.y + 17}" text-anchor="middle" font-size="${size}" fill="${future ? ink("--muted") : rampInk(code).replace(/var\((.*)\)/, (_, n) => ink(n))}">${escapeXml(doc.shown[j])}</text>`;
     };
-    const arcs = topKeys(row, 8).filter(([, w]) => w >= 0.01).map(([j, w]) =>
+    const arcs = this.tops().filter(([, w]) => w >= 0.01).map(([j, w]) =>
       `<path d="${arc(middle(token), middle(j))}" fill="none" stroke="${ink("--accent")}" stroke-width="${(1 + 5 * w).toFixed(2)}" opacity="${(0.25 + 0.7 * Math.sqrt(w)).toFixed(2)}"/>`).join("");
     const canvas = el("canvas");
     this.paint(canvas, Math.max(1, Math.floor(840 / doc.text.T)));
     const readings = ["start", "previous", "self", "other"].map((k) => `${t(`read.${k}`)} ${num(r[k], 3)}`).join("   ");
-    const keys = topKeys(row, 8).map(([j, w], i) => `<text x="${margin + side + 32}" y="${mapTop + 34 + 26 * i}" font-size="15" fill="${ink("--ink")}">${escapeXml(doc.shown[j])}</text>`
+    const keys = this.tops().map(([j, w], i) => `<text x="${margin + side + 32}" y="${mapTop + 34 + 26 * i}" font-size="15" fill="${ink("--ink")}">${escapeXml(doc.shown[j])}</text>`
       + `<rect x="${margin + side + 190}" y="${mapTop + 23 + 26 * i}" width="${(220 * w).toFixed(1)}" height="12" fill="${ink("--accent")}"/><text x="${width - margin}" y="${mapTop + 34 + 26 * i}" font-size="15" text-anchor="end" fill="${ink("--ink")}">${num(w, 4)}</text>`).join("");
     const text = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif">`
       + `<defs><pattern id="future" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1" height="6" fill="${ink("--hatch")}"/></pattern></defs>`
