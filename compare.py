@@ -105,9 +105,9 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     add(
         "--at-targets",
         type=int,
-        default=20_000,
+        default=5000,
         metavar="N",
-        help="on a sample of N targets (default 20000, 0: all)",
+        help="on a sample of N targets (default 5000, 0: all)",
     )
     add(
         "--context-sweep",
@@ -269,9 +269,10 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
         rows = [score_run(name, run, its, options) for name, run, its in named]
         counted = counting_rows(data, own, options.ngram_tokens)
         extra, files = study(runs, rows, counted, options)
-    told = {
+    told: dict[str, Any] = {
         "data": str(folders[0]),
         "protocol": protocol_words(options),
+        "arithmetic": f"float32 on {device}",
         "notes": notes(runs, folders, opened),
     }
     return tabulate([*rows, *extra.pop("rows"), *counted]) | told | extra, files
