@@ -58,7 +58,7 @@ from rostok.report import (
     draw_positions,
     draw_sweep,
     same_targets,
-    sweep_cells,
+    sweep_csv,
     tabulate,
 )
 from rostok.runtime import choose_device
@@ -105,9 +105,9 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     add(
         "--at-targets",
         type=int,
-        default=20_000,
+        default=5000,
         metavar="N",
-        help="on a sample of N targets (default 20000, 0: all)",
+        help="on a sample of N targets (default 5000, 0: all)",
     )
     add(
         "--context-sweep",
@@ -269,9 +269,10 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
         rows = [score_run(name, run, its, options) for name, run, its in named]
         counted = counting_rows(data, own, options.ngram_tokens)
         extra, files = study(runs, rows, counted, options)
-    told = {
+    told: dict[str, Any] = {
         "data": str(folders[0]),
         "protocol": protocol_words(options),
+        "arithmetic": f"float32 on {device}",
         "notes": notes(runs, folders, opened),
     }
     return tabulate([*rows, *extra.pop("rows"), *counted]) | told | extra, files
@@ -311,7 +312,8 @@ def study(
         bins = by_position(targets, losses, position_bins(int(targets.position.max())))
         extra["by_position"] = {"names": [row.name for row in shown], "bins": bins}
         extra["by_class"] = by_class(targets, classes(targets), losses)
-        extra["control"] = control(models, rows, chosen)
+        many = sample_texts(targets, 10 * options.at_targets or len(targets))  # one pass a text: cheap
+        extra["control"] = control(models, rows, many)
         each = by_position(targets, losses, np.arange(1, int(targets.position.max()) + 1))
         lines = [[one["first"], one["targets"], *one["nats"]] for one in each]
         files["position.csv"] = csv_text(["position", "targets", *[row.name for row in shown]], lines)
@@ -357,7 +359,7 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
     if "by_position" in result:
         written |= {"-position.png": draw_positions(result), "-position.csv": files["position.csv"]}
     if "sweep" in result:
-        written |= {"-context.png": draw_sweep(result), "-context.csv": csv_text(*sweep_cells(result))}
+        written |= {"-context.png": draw_sweep(result), "-context.csv": sweep_csv(result)}
     written[".md"] = as_markdown(result, stem.name)
     for ending, content in written.items():
         write(stem.with_name(stem.name + ending), content)

@@ -1,6 +1,6 @@
 """Where one model's gain over another comes from: from how far back it looks, and from which tokens.
 
-    sample = sample_texts(targets, 20_000)                           # whole texts, drawn once with a fixed seed
+    sample = sample_texts(targets, 5000)                           # whole texts, drawn once with a fixed seed
     losses = narrow(model, targets, full, places, width=8)           # the same model, shown 8 tokens a target
     classes(targets)                                                 # new, seen, pair, punctuation, end
     swapped = control_losses(model, plan)                            # the same tokens behind another text's beginning

@@ -214,14 +214,16 @@ def as_text(result: dict[str, Any]) -> str:
     about = about_cells(result)
     if about[1]:
         parts.append(plain_table(*about))
-    parts.append("\n".join(result["words"] + [split_words(split) for split in result.get("split", [])]))
+    parts.append("\n".join(result["words"]))
     if result.get("narrow"):
-        told = result["narrow"]["held_out"]
-        parts.append(
-            f"a sample of {told['texts']:,} whole texts, {told['targets']:,} targets, SHA-256 {told['sha256']}:"
-        )
-        parts.append(plain_table(*cells(result["narrow"])))
+        parts += [sample_words(result["narrow"]) + ":", plain_table(*cells(result["narrow"]))]
+    parts.append("\n".join(split_words(split) for split in result.get("split", [])))
     return "\n\n".join(part for part in parts if part)
+
+
+def sample_words(narrow: dict[str, Any]) -> str:
+    told = narrow["held_out"]
+    return f"a sample of whole texts: {told['texts']:,} texts, {told['targets']:,} targets, SHA-256 {told['sha256']}"
 
 
 def split_words(split: dict[str, Any]) -> str:
@@ -282,14 +284,11 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
     about = about_cells(result)
     if about[1]:
         parts += ["Parameters, and what each model was trained on:", markdown_table(*about)]
-    parts += [markdown_list(result["words"] + [split_words(split) for split in result.get("split", [])])]
+    parts += [markdown_list(result["words"])]
     if result.get("narrow"):
-        told = result["narrow"]["held_out"]
-        parts += ["## The same models, shown less"]
-        parts += [
-            f"A sample of whole texts: {told['texts']:,} texts, {told['targets']:,} targets, SHA-256 {told['sha256']}."
-        ]
+        parts += ["## The same models, shown less", "On " + sample_words(result["narrow"]) + "."]
         parts += [markdown_table(*cells(result["narrow"])), markdown_list(result["narrow"]["words"])]
+    parts += [markdown_list([split_words(split) for split in result.get("split", [])])]
     if result.get("by_position"):
         parts += ["## Loss by position in the text", f"![Loss by position]({figures}-position.png)"]
         parts += [f"Each position in {figures}-position.csv; the closing ◆ is left out."]
@@ -311,9 +310,9 @@ def markdown_list(lines: Sequence[str]) -> str:
 def markdown_escape(text: str) -> str:
     """Names of folders are anybody's: nothing in them may end a cell or open a tag."""
     text = " ".join(text.split())
-    for sign in "\\`*_<>|[]":
+    for sign in "\\`*_<>|":
         text = text.replace(sign, "\\" + sign)
-    return text
+    return text.replace("](", "]\\(")
 
 
 def markdown_table(head: list[str], lines: list[list[str]]) -> str:
@@ -344,6 +343,12 @@ def control_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             gain = "n/a" if one["gain"] is None else f"{one['gain']:+.4f} {signed(one['interval'])}"
             lines.append([*line, number(one["control"], 4), gain])
     return head, lines
+
+
+def sweep_csv(result: dict[str, Any]) -> str:
+    points = [(curve["name"], point) for curve in result["sweep"]["curves"] for point in curve["points"]]
+    lines = [[name, p["shown"], p["nats"], *(p["interval"] or ("", ""))] for name, p in points]
+    return csv_text(["name", "shown", "nats", "nats_low", "nats_high"], lines)
 
 
 def sweep_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
