@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from torch import Tensor
 from rostok.errors import UserError
 
 OPENING = "<|endoftext|>"
+Sizes = Any  # a GPTConfig; the library never imports model.py, it is handed what it needs
 
 TOP = {
     "embed.weight": "model.embed_tokens.weight",
@@ -36,28 +37,6 @@ LAYER = {
     "mlp.up": "mlp.up_proj",
     "mlp.down": "mlp.down_proj",
 }
-
-
-class Sizes(Protocol):
-    """What is read of a GPTConfig (model.py)."""
-
-    kind: str
-    vocab_size: int
-    context: int
-    n_layer: int
-    n_head: int
-    d_model: int
-    tied: bool
-    rope_theta: float
-    norm_eps: float
-    start_id: int
-
-    @property
-    def d_head(self) -> int: ...
-    @property
-    def kv_heads(self) -> int: ...
-    @property
-    def hidden(self) -> int: ...
 
 
 # weights
