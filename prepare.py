@@ -44,7 +44,7 @@ from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_
 
 STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
-TOKENIZER_BYTES = 100_000_000  # the tokenizer learns from at most this much text, evenly spread
+TOKENIZER_BYTES = 32_000_000  # the tokenizer learns from at most this much text, evenly spread
 RECIPE_VERSION = 1  # a change here makes every folder be prepared anew
 
 

@@ -216,7 +216,8 @@ def _cut(lines: str, marker_line: re.Pattern[str], inside: bool) -> Iterator[Pie
     skip = lines.find("\n") + 1 if inside else 0
     begin = 0
     for match in marker_line.finditer(lines, skip):
-        yield lines[begin : match.start()], False
+        if match.start() > begin:
+            yield lines[begin : match.start()], False
         yield "", True
         begin = match.end()
     if begin < len(lines):

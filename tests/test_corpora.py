@@ -1,8 +1,10 @@
 """Reading text of every kind, cut into pieces anyhow, and splitting it in two; downloads from a server of our own."""
 
 import csv
+import doctest
 import gzip
 import hashlib
+import importlib
 import io
 import itertools
 import json
@@ -57,6 +59,13 @@ def read(path: Path, **options: str) -> list[str]:
 def write(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return path
+
+
+@pytest.mark.parametrize("name", ["corpora", "shards", "loader"])
+def test_worked_examples_in_docstrings(name: str) -> None:
+    outcome = doctest.testmod(importlib.import_module(f"rostok.{name}"))
+    assert outcome.attempted > 0
+    assert outcome.failed == 0
 
 
 # ------------------------------------------------------------------------------------------------------------- files
