@@ -180,6 +180,7 @@ class Training:
         )
         self.plan = StepPlan(self.run / "plan.json", config.schedule, config.steps)
         self.state = State()
+        self.cold_until = 0  # the step with which compiling and first touches of memory are behind us
 
     def begin(self) -> None:
         """Load the newest checkpoint, where there is one; then compile and join the other processes."""
@@ -192,6 +193,7 @@ class Training:
             devices = [self.runtime.device] if self.runtime.device.type == "cuda" else None
             self.net = nn.parallel.DistributedDataParallel(self.model, device_ids=devices)
         self.clock -= self.state.seconds
+        self.cold_until = self.state.step + 1
         if self.place.first:
             passport.stamp(self.run, self.state.step, self.facts())
 
@@ -221,7 +223,9 @@ class Training:
         self.optimizer.zero_grad()
 
         state.step, state.tokens = state.step + 1, state.tokens + config.tokens_per_step
-        state.seconds = time.perf_counter() - self.clock
+        before, state.seconds = state.seconds, time.perf_counter() - self.clock
+        if state.step == self.cold_until:
+            state.start_up += state.seconds - before
         if self.plan.due(state.step) and state.step % config.log_every == 0:
             self.replan()
         return loss, norm

@@ -271,7 +271,7 @@ def find_step(path: Path, step: str | None = None) -> Path:
     found = next((folder for name in pointers if (folder := read_pointer(path, name))), None)
     steps = complete_steps(path)
     if found is None or not found.is_dir():
-        if step or not steps:
+        if step == "best" or not steps:  # a missing latest: the newest that is there
             raise UserError(
                 f"{path} holds no {step or 'complete'} checkpoint; wanted step-NNNNNN folders of a run"
             )

@@ -42,7 +42,6 @@ class Diary:
     def after_step(self, loss: float, norm: float) -> None:
         state, self.loss = self.training.state, loss
         if self.first:  # compiling and first touches of memory would spoil the figures of speed
-            state.start_up += time.perf_counter() - self.mark[1]
             self.mark, self.first = (state.tokens, time.perf_counter()), False
         if self.training.due(self.config.log_every):
             speed = self.speed()

@@ -221,7 +221,7 @@ def test_verify_resume_names_what_differs(
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, on its way to the compiler
+@pytest.mark.filterwarnings("ignore")  # the compiler warns of many things of its own
 def test_compiled_interrupted_equals_straight(tiny_data: Data, tmp_path: Path) -> None:
     words = ["runtime.compile=always", "tokens=1280", "accumulate=2"]
     config = config_of(tiny_data, tmp_path / "a", *words)
