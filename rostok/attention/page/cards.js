@@ -33,7 +33,7 @@ function example(x) {
   const printed = x.values.filter((v) => v.printed !== null);
   const rows = (printed.length ? printed : x.values).map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: called(v.name) }),
     el("td", { class: "n", text: v.printed === null ? "–" : flat(v.printed).map(local).join("\u2003") }), el("td", { class: "n", text: show(v.exact, v.factor) }), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
-  return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "handle", text: x.handle }), el("h3", { text: x.title[state.lang] }),
+  return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "source", text: x.handle }), el("h3", { text: x.title[state.lang] }),
     el("div", { class: "scroller table" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) => el("th", { scope: "col", text: t(k) })))), el("tbody", {}, ...rows))),
     x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null);
 }
