@@ -16,6 +16,7 @@ import compare
 from model import GPT, GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint
 from rostok.errors import run_main
+from rostok.optim import OptimConfig, build_optimizer
 from rostok.shards import Data, open_data, whole, write_data
 from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
@@ -51,7 +52,7 @@ def untrained_run(folder: Path, config: GPTConfig | WindowMLPConfig, data: Data,
         "data_sha256": {split: data.split(split).sha256 for split in ("train", "valid")},
         "tokenizer_sha256": tokenizer.sha256,
     }
-    checkpoint.save_step(folder, 10, model, torch.optim.SGD(model.parameters()), record | state)
+    checkpoint.save_step(folder, 10, model, build_optimizer(model, OptimConfig()), record | state)
     return folder
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -42,9 +43,9 @@ def random_model(config: GPTConfig | WindowMLPConfig, seed: int = 0):
     return model.eval()
 
 
-def tiny(context: int = 16, **more) -> GPT:
-    sizes = {"n_layer": 2, "n_head": 2, "d_model": 16, "d_mlp": 32} | more
-    model = random_model(GPTConfig(vocab_size=V, context=context, **sizes))
+def tiny(context: int = 16, n_kv_head: int = 2, tied: bool = True) -> GPT:
+    sizes = GPTConfig(vocab_size=V, context=context, n_layer=2, n_head=2, d_model=16, d_mlp=32)
+    model = random_model(replace(sizes, n_kv_head=n_kv_head, tied=tied))
     assert isinstance(model, GPT)
     return model
 
