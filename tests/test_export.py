@@ -46,8 +46,8 @@ def make_run(
     folder: Path, tokenizer: Tokenizer, dtype: torch.dtype = torch.float32, window=False, **sizes
 ) -> Path:
     """A run folder with random weights, large enough that every part of the model shows in the logits."""
-    common = {"vocab_size": tokenizer.vocab_size, "context": 48}
-    gpt = {"n_layer": 2, "n_head": 2, "d_model": 64, "d_mlp": 128, **sizes}
+    common: dict[str, Any] = {"vocab_size": tokenizer.vocab_size, "context": 48}
+    gpt: dict[str, Any] = {"n_layer": 2, "n_head": 2, "d_model": 64, "d_mlp": 128, **sizes}
     config = WindowMLPConfig(**common) if window else GPTConfig(**common, **gpt)
     model = build_model(config)
     generator = torch.Generator().manual_seed(1)
