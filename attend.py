@@ -12,7 +12,7 @@ This file only parses words. What a subcommand does lives in rostok/attention/, 
 import argparse
 from collections.abc import Callable, Sequence
 
-from rostok.attention import explain, explorer, maps
+from rostok.attention import explain, explorer, heads, maps
 from rostok.errors import run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
@@ -26,6 +26,11 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
         explain.run,
     ),
     "map": ("maps of all heads of a trained run on a text", maps.add_arguments, maps.run),
+    "heads": (
+        "the report card of every head: what it does, how sure, is it used",
+        heads.add_arguments,
+        heads.run,
+    ),
     "page": (
         "one offline page to see and play with attention",
         explorer.add_arguments,

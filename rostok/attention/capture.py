@@ -31,6 +31,7 @@ class Subject:
     weights: Mapping[str, np.ndarray]
     config: Mapping[str, Any]
     tokenizer: Tokenizer
+    folder: Path = Path()  # of the run: where config.yaml says what it was trained on
 
     @property
     def n_layer(self) -> int:
@@ -85,14 +86,14 @@ class Subject:
             )
 
 
-def open_subject(path: str | Path) -> Subject:
-    """A run, a step folder, RUN/latest or RUN/best. Raises UserError for all that is not an attention run."""
+def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
+    """A run, a step folder, RUN/latest or RUN/best. Raises UserError for a model that is not of one of the kinds."""
     from rostok.checkpoint import find_step, read_state, read_tensors  # these import torch
     from rostok.tokenizer import load_tokenizer
 
     step = find_step(Path(path))
     config = read_state(step)["model"]
-    if config.get("kind") != "gpt":
+    if config.get("kind") not in kinds:
         raise UserError(
             f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
         )
@@ -100,7 +101,7 @@ def open_subject(path: str | Path) -> Subject:
         name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
     }
     name = step.parent.name or step.name
-    return Subject(name, weights, config, load_tokenizer(step.parent / "tokenizer.json"))
+    return Subject(name, weights, config, load_tokenizer(step.parent / "tokenizer.json"), step.parent)
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,9 @@ class View:
     maps: np.ndarray  # (L, H, T, T), row t: how query t shares its attention
     logits: np.ndarray  # (T, V)
     checks: Checks
+    trace: Mapping[
+        str, np.ndarray
+    ]  # q, k, v, scaled, pattern, z of each layer, by the names of reference.forward
 
     @cached_property
     def pieces(self) -> list[str]:
@@ -199,7 +203,7 @@ def look(subject: Subject, ids: Sequence[int]) -> View:
 
     Raises RuntimeError when the maps fail their checks, which only a bug can cause: nothing may then be written.
     """
-    wanted = ("attn.q", "attn.k", "attn.v", "attn.pattern", "attn.z", "logits")
+    wanted = ("attn.q", "attn.k", "attn.v", "attn.scaled", "attn.pattern", "attn.z", "logits")
     trace: dict[str, np.ndarray] = {}
     with np.errstate(invalid="ignore", over="ignore"):  # a broken weight is reported below, by layer and head
         forward(
@@ -215,7 +219,7 @@ def look(subject: Subject, ids: Sequence[int]) -> View:
     checks = verify(maps, trace)
     if max(checks.row_sums, checks.future, checks.sdpa) > TOLERANCE:
         raise RuntimeError(f"the maps of {subject.name} are wrong: {checks}")
-    return View(subject, [int(i) for i in ids], maps, trace["logits"], checks)
+    return View(subject, [int(i) for i in ids], maps, trace["logits"], checks, trace)
 
 
 def verify(maps: np.ndarray, trace: Mapping[str, np.ndarray]) -> Checks:

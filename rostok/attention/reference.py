@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Mask = Array | str | None  # None: all open; "causal"; or booleans, True where a query may look (as in torch)
+Edit = Callable[[str, Array], Array]  # (name of a step, its value) -> the value to go on with
 Cache = list[tuple[Array, Array]]  # one (k, v) a layer, each (G, tokens so far, E)
 
 
@@ -265,6 +266,7 @@ def forward(
     *,
     cache: Cache | None = None,
     keep: Callable[[str], bool] | None = None,
+    edit: Edit | None = None,
 ) -> Array:
     """Token ids (T,) -> logits (T, V) in the dtype of the weights. `config`: model.py's or a mapping like it.
 
@@ -287,6 +289,7 @@ def forward(
         logits                                   (T, V)
 
     With `cache` (start with an empty list, keep passing it) ids are the NEW tokens; S counts old ones too.
+    `edit` may replace the value of any step but dots, scaled and scores; what follows is computed from it (ablate.py).
     """
     ids = np.asarray(ids)
     if ids.ndim != 1 or ids.size == 0:
@@ -297,6 +300,8 @@ def forward(
     eps = setting("norm_eps", 1e-6)
 
     def note(name: str, value: Array) -> Array:
+        if edit is not None:
+            value = edit(name, value)
         if trace is not None and (keep is None or keep(name)):
             trace[name] = value
         return value
@@ -305,7 +310,7 @@ def forward(
     for layer in range(setting("n_layer", 8)):
         name = f"blocks.{layer}."
         w = {key.removeprefix(name): value for key, value in weights.items() if key.startswith(name)}
-        note(name + "resid_pre", x)
+        x = note(name + "resid_pre", x)
         normed = note(name + "attn.norm", rms_norm(x, w["attn_norm.weight"], eps))
         past = cache[layer] if cache is not None and layer < len(cache) else None
         out, kv = _attend(
@@ -358,8 +363,9 @@ def _attend(
     note("dots", steps.dots)  # (H, T, S)
     note("scaled", steps.scaled)
     note("scores", steps.masked)
-    note("pattern", steps.weights)
-    note("z", steps.output)  # (H, T, E)
+    pattern = note("pattern", steps.weights)
+    z = steps.output if pattern is steps.weights else pattern @ np.repeat(v, shared, axis=0)
+    z = note("z", z)  # (H, T, E)
     proj = split_heads(w["attn.proj.weight"], n_head)  # (D, H*E) -> (H, D, E)
-    result = note("result", steps.output @ proj.transpose(0, 2, 1))  # (H, T, D)
+    result = note("result", z @ proj.transpose(0, 2, 1))  # (H, T, D)
     return note("out", result.sum(axis=0)), (k, v)
