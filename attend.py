@@ -1,10 +1,15 @@
-"""Look inside attention: by hand, on small numbers.
+"""Look inside attention: by hand, on small numbers, and in a trained run.
 
     python attend.py explain --list                 # the worked examples and the experiments
     python attend.py explain S0-14                  # "cat eats fish", step by step; also: she, milk, variance, shuffle
     python attend.py explain she --lang ru --plot she.svg
     python attend.py explain --q q.csv --k k.csv --v v.csv --causal
     python attend.py explain S0-14 --json
+    python attend.py map RUN --text "Tom had a ball. One day he" --query he --key Tom --out maps.png
+    python attend.py heads RUN --out card.png       # what every head does; --ablate: is it used
+    python attend.py name RUN RUN2                  # an invented name, heard for the second time
+    python attend.py pronoun RUN                    # "he" -> "Tom"
+    python attend.py page RUN --out page.html       # one offline page
 
 This file only parses words. What a subcommand does lives in rostok/attention/, in a file of the subcommand's name.
 """
@@ -12,7 +17,7 @@ This file only parses words. What a subcommand does lives in rostok/attention/, 
 import argparse
 from collections.abc import Callable, Sequence
 
-from rostok.attention import explain, explorer, heads, maps
+from rostok.attention import explain, explorer, heads, maps, probes
 from rostok.errors import run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
@@ -31,6 +36,12 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
         heads.add_arguments,
         heads.run,
     ),
+    "name": (
+        "an invented name: how sure is the model when it comes again",
+        probes.add_name_arguments,
+        probes.run_name,
+    ),
+    "pronoun": ("does a head send he and she to the name", probes.add_pronoun_arguments, probes.run_pronoun),
     "page": (
         "one offline page to see and play with attention",
         explorer.add_arguments,

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from rostok.attention.capture import Subject
-from rostok.attention.reference import Array, Edit, forward, softmax
+from rostok.attention.reference import Array, Edit, forward
 
 KINDS = ("zero", "mean", "pattern")
 Place = tuple[int, int]  # layer, head; from 0
@@ -85,11 +85,6 @@ def nats_of(subject: Subject, ids: Array, edit: Edit | None = None) -> Array:
 
 def all_heads(subject: Subject) -> list[Place]:
     return [(layer, head) for layer in range(subject.n_layer) for head in range(subject.n_head)]
-
-
-def probabilities(subject: Subject, ids: Array, edit: Edit | None = None) -> Array:
-    """(T, V) what the model expects after each token."""
-    return softmax(forward(subject.weights, subject.config, ids, edit=edit).astype(np.float64))
 
 
 def changes(subject: Subject, texts: Sequence[Array], groups: Sequence[Sequence[Place]], kind: str) -> Array:
