@@ -80,7 +80,6 @@ def main(argv: Sequence[str]) -> int | None:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     examples = (__doc__ or "").partition("\n")[2]
     parser = argparse.ArgumentParser(
-        prog="prepare.py",
         description="Text -> tokenizer and token shards.",
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,
