@@ -1,4 +1,4 @@
-"""Tiny things, used whole: a corpus, its shards, a model, a trained run; and the way to real text where there is some."""
+"""Tiny things, used whole: a corpus, its shards, a model, a trained run; and the way to real text."""
 
 import os
 import random

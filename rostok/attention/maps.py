@@ -237,7 +237,8 @@ def one_head(view: View, layer: int, head: int, lang: str) -> Any:
         lang
     ]
     place.set(xlabel=words[2], ylabel=words[3])
-    place.set_title(f"{words[0]} {layer + 1}, {words[1]} {head + 1}\n{textwrap.fill(caption(view, lang), int(10 * size))}", fontsize=8)
+    below = textwrap.fill(caption(view, lang), int(10 * size))
+    place.set_title(f"{words[0]} {layer + 1}, {words[1]} {head + 1}\n{below}", fontsize=8)
     figure.colorbar(image, ax=place, shrink=0.6)
     for t, j in np.ndindex(length, length) if length <= 24 else ():
         weight = view.maps[layer, head, t, j]
