@@ -7,10 +7,12 @@ import numpy as np
 
 from rostok.attention import explorer
 
-TOM = "Once upon a time there was a boy named Tom. Tom had a red ball. Then he smiled and Tom ran".split(" ")
+STORY = "Once upon a time there was a boy named Tom. Tom had a red ball. Then he smiled and Tom ran"
+TOM = STORY.split(" ")
 NASTY = [
-    "</script><script>document.title='broken'</script>", " <img src=x onerror=document.title='broken'>", '"', "'", "&amp;",
-    " {{script}}", "\n", "\t", " ", "\x00", "\x1b", "\u202eabc", "שלום", " مرحبا", "👩‍👩‍👧", "🙂", "\u2028", "\\u003c", "<!--", "-->", "a" * 90,
+    "</script><script>document.title='broken'</script>", " <img src=x onerror=document.title='broken'>",
+    '"', "'", "&amp;", " {{script}}", "\n", "\t", " ", "\x00", "\x1b", "\u202eabc", "שלום", " مرحبا",
+    "👩‍👩‍👧", "🙂", "\u2028", "\\u003c", "<!--", "-->", "a" * 90,
 ]  # fmt: skip
 
 
@@ -56,7 +58,9 @@ def spaced(words: Sequence[str]) -> list[str]:
     return [words[0], *(" " + word for word in words[1:])]
 
 
-def toy(words: Sequence[str | bytes], seed: int = 0, config: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+def toy(
+    words: Sequence[str | bytes], seed: int = 0, config: dict[str, Any] | None = None, **more: Any
+) -> dict[str, Any]:
     """A document of a toy run on these pieces; equal pieces get equal ids."""
     config = config or settings()
     kinds = list(dict.fromkeys(words))

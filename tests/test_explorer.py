@@ -1,5 +1,7 @@
 """The explorer without a browser: codec, documents, page, command, and the page's pure functions under Node."""
 
+# ruff: noqa: E501  (lines of JavaScript)
+
 import base64
 import hashlib
 import json
@@ -46,7 +48,9 @@ def test_codec_keeps_weights(length: int, longest: int) -> None:
     assert np.abs(decoded.sum(-1) - 1).max() < 1e-6
     assert not np.triu(decoded, 1).any()
     k = min(8, length)
-    places = np.argsort(-pattern, -1, kind="stable")[..., :k]  # the largest of a row are right to the last digit
+    places = np.argsort(-pattern, -1, kind="stable")[
+        ..., :k
+    ]  # the largest of a row are right to the last digit
     places = np.minimum(places, np.arange(length)[:, None])
     largest = [np.take_along_axis(weights, places, -1) for weights in (decoded, pattern)]
     np.testing.assert_allclose(*largest, atol=1e-7)
@@ -103,7 +107,11 @@ def test_document_equals_the_reference() -> None:
 def test_losses_classes() -> None:
     doc = toy(["a", " b", " c", "a", " b", " d", " c"])
     assert doc["losses"]["class"] == ["start", "new", "new", "new", "seen", "pair", "new", "seen"]
-    assert {kind: row["n"] for kind, row in doc["losses"]["summary"].items()} == {"new": 4, "seen": 2, "pair": 1}
+    assert {kind: row["n"] for kind, row in doc["losses"]["summary"].items()} == {
+        "new": 4,
+        "seen": 2,
+        "pair": 1,
+    }
 
 
 def test_head_scores_know_their_heads() -> None:
@@ -160,7 +168,9 @@ def test_nan_weights_are_refused() -> None:
 def test_page_is_one_closed_file() -> None:
     doc = toy(NASTY)
     text = explorer.page([doc], title="</title><b>")
-    assert text == explorer.page([doc])[:0] + explorer.page([doc], title="</title><b>")  # the same bytes each time
+    assert text == explorer.page([doc])[:0] + explorer.page(
+        [doc], title="</title><b>"
+    )  # the same bytes each time
     assert "http" not in re.sub(r"http-equiv", "", text)
     assert "</script><script>document" not in text
     assert "<title>&lt;/title&gt;&lt;b&gt;</title>" in text
@@ -177,13 +187,22 @@ def test_page_is_one_closed_file() -> None:
 def test_page_sizes() -> None:
     config = settings(8, 6, 64, vocab_size=70)
     words = [f" w{i}" for i in range(63)]
-    assert len(explorer.page([toy(words, config=config)]).encode()) < 300_000  # 64 tokens x 48 heads of pure noise
+    assert (
+        len(explorer.page([toy(words, config=config)]).encode()) < 300_000
+    )  # 64 tokens x 48 heads of pure noise
     assert len(explorer.page(explorer.demo_documents()).encode()) < 250_000
 
 
 def test_demo_heads_follow_their_rules() -> None:
     for doc in explorer.demo_documents():
-        assert [h["label"] for h in doc["heads"]] == ["previous", "start", "induction", "same", "other", "other"]
+        assert [h["label"] for h in doc["heads"]] == [
+            "previous",
+            "start",
+            "induction",
+            "same",
+            "other",
+            "other",
+        ]
         assert doc["checks"] == {}
         assert doc["model"]["kind"] == "rule"
 
@@ -198,7 +217,7 @@ def test_strings_are_whole() -> None:
     code += (explorer.ASSETS / "page.html").read_text("utf-8")
     used = set(re.findall(r"\"([a-z]+(?:\.[\w.]+)*)\"", code)) & english.keys()
     used |= set(re.findall(r"data-i(?:-label)?=\"([\w.]+)\"", code))
-    stems = {stem for stem in re.findall(r"`([a-z]+\.(?:[a-z]+\.)?)\$\{", code)}
+    stems = set(re.findall(r"`([a-z]+\.(?:[a-z]+\.)?)\$\{", code))
     lost = [k for k in english if k not in used and not any(k.startswith(stem) for stem in stems)]
     assert lost == []
     assert used <= english.keys()
@@ -228,7 +247,11 @@ def write_run(folder: Path, config: dict[str, Any], tensors: bytes) -> None:
     step = folder / "step-000010"
     step.mkdir(parents=True)
     (step / "model.safetensors").write_bytes(tensors)
-    state = {"model": config, "step": 10, "sha256": {"model.safetensors": hashlib.sha256(tensors).hexdigest()}}
+    state = {
+        "model": config,
+        "step": 10,
+        "sha256": {"model.safetensors": hashlib.sha256(tensors).hexdigest()},
+    }
     (step / "state.json").write_text(json.dumps(state), "utf-8")
     (folder / "latest").write_text("step-000010\n", "utf-8")
 
@@ -240,7 +263,9 @@ def attend_page(*words: str) -> int:
 def test_command_with_a_run(run_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "page.html"
     text = "Tom had a ball. Tom"
-    assert attend_page(str(run_folder), "--text", text, "--query", "Tom", "--key", "Tom", "--out", str(out)) == 0
+    assert (
+        attend_page(str(run_folder), "--text", text, "--query", "Tom", "--key", "Tom", "--out", str(out)) == 0
+    )
     assert "1 texts, 1 runs" in capsys.readouterr().out
     found = re.search(r'class="document">(.*?)</script>', out.read_text("utf-8"), re.S)
     assert found
@@ -251,7 +276,18 @@ def test_command_with_a_run(run_folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert "give --force" in capsys.readouterr().err
     twice = tmp_path / "two.json"
     long = "Tom had a ball. " * 20
-    words = ["--compare", str(run_folder), "--text", long, "--on-long", "tail", "--steps", "all", "--out", str(twice)]
+    words = [
+        "--compare",
+        str(run_folder),
+        "--text",
+        long,
+        "--on-long",
+        "tail",
+        "--steps",
+        "all",
+        "--out",
+        str(twice),
+    ]
     assert attend_page(str(run_folder), *words) == 0
     first, second = json.loads(twice.read_text("utf-8"))
     assert first["model"]["name"] != second["model"]["name"]
@@ -343,11 +379,18 @@ def node() -> dict[str, Any]:
     for length in (1, 2, 9, 40, 512):
         for longest in (codec.LONGEST, 0):
             block = codec.encode(patterns(length, 2), longest)
-            cases.append({"block": block, "ask": [[0, h, t] for h in (0, 1) for t in sorted({0, length // 2, length - 1})]})
+            cases.append(
+                {
+                    "block": block,
+                    "ask": [[0, h, t] for h in (0, 1) for t in sorted({0, length // 2, length - 1})],
+                }
+            )
     doc = toy(spaced(TOM), steps=[(1, 0)])
     asked = {"cases": cases, "doc": doc, "key": 15}
     command = ["node", "--input-type=module", "--eval", NODE, str(explorer.ASSETS)]
-    done = subprocess.run(command, input=json.dumps(asked), capture_output=True, text=True, timeout=60, encoding="utf-8")
+    done = subprocess.run(
+        command, input=json.dumps(asked), capture_output=True, text=True, timeout=60, encoding="utf-8"
+    )
     assert done.returncode == 0, done.stderr
     return {"asked": asked, **json.loads(done.stdout)}
 
@@ -364,8 +407,12 @@ def test_node_steps_equal_the_trace(node: dict[str, Any]) -> None:
     doc, t, got = node["asked"]["doc"], node["asked"]["key"], node["steps"]
     trace: dict[str, np.ndarray] = {}
     forward(weights(settings()), settings(), np.array(doc["text"]["ids"]), trace)
-    at = {name.removeprefix("blocks.1.attn."): value[0] for name, value in trace.items() if name.startswith("blocks.1.attn.")}
-    near = {"rtol": 2e-3, "atol": 4e-3}  # q, k and v travel in float16
+    at = {
+        name.removeprefix("blocks.1.attn."): value[0]
+        for name, value in trace.items()
+        if name.startswith("blocks.1.attn.")
+    }
+    near: Any = {"rtol": 2e-3, "atol": 4e-3}  # q, k and v travel in float16
     np.testing.assert_allclose(got["qRaw"], at["q_raw"][t], **near)
     np.testing.assert_allclose(got["qNorm"], at["q_norm"][t], **near)
     np.testing.assert_allclose(got["qRope"], at["q"][t], **near)
@@ -399,7 +446,14 @@ def test_node_arithmetic(node: dict[str, Any]) -> None:
     assert node["histogram"] == [1, 0, 2, 1]
     np.testing.assert_allclose(node["spread"], [1, 8, np.sqrt(512)], rtol=0.05)
     assert node["half"][:3] == [1, -2, 2.0**-24]
-    assert node["readout"] == {"start": 0.5, "previous": 0.125, "self": 0.25, "other": 0.125, "future": 0, "sum": 1}
+    assert node["readout"] == {
+        "start": 0.5,
+        "previous": 0.125,
+        "self": 0.25,
+        "other": 0.125,
+        "future": 0,
+        "sum": 1,
+    }
     assert node["first"]["start"] == 1
 
 
@@ -441,7 +495,9 @@ def test_names_are_unique_across_scripts() -> None:
     for name in explorer.SCRIPTS:
         text = (explorer.ASSETS / f"{name}.js").read_text("utf-8")
         names += re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", text, re.M)
-        assert all(line.count("`") % 2 == 0 for line in text.splitlines()), f"{name}.js: a template over two lines"
+        assert all(line.count("`") % 2 == 0 for line in text.splitlines()), (
+            f"{name}.js: a template over two lines"
+        )
     assert sorted({n for n in names if names.count(n) > 1}) == []
 
 

@@ -1,7 +1,7 @@
 // Start: words, state from the address, one drawing function a widget, keys.
 import { clamp, whole } from "./core.js";
 import { $, el, fromAddress, num, readColours, redraw, set, setStrings, state, t, translatePage, watch } from "./ui.js";
-import { docOf, docs, drawViewer, panels, ready, runs, runTitle, texts, textTitle, updateViewer } from "./viewer.js";
+import { docOf, docs, drawViewer, panels, ready, runs, runTitle, texts, textTitle, updateViewer, viewerControls } from "./viewer.js";
 import { drawHeads, markHead } from "./heads.js";
 import { drawSteps } from "./steps.js";
 import { drawPlane } from "./plane.js";
@@ -89,9 +89,10 @@ watch((patch) => {
   }
   if (has("ex", "run", "run2", "cmp")) { if (has("cmp") && state.cmp === 1 && !has("run2")) beside(); load(); return; }
   if (has("l", "h", "l2", "h2", "t", "under")) {
+    if (has("under")) viewerControls();
     updateViewer();
     clearTimeout(soon); // thumbnails and step cards follow after the click is painted
-    soon = setTimeout(() => { markHead(); drawSteps(); }, 0);
+    soon = setTimeout(() => { markHead(); drawSteps(); }, 50);
   }
   if (has("sort")) drawHeads();
   if (has("sharp", "norm")) drawPlane();

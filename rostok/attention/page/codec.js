@@ -1,7 +1,8 @@
 // Reads the weights that rostok/attention/codec.py wrote. Pure: bytes in, numbers out.
 
 export async function unpack(text) { // base64 -> gzip -> bytes
-  const packed = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  const letters = atob(text), packed = new Uint8Array(letters.length);
+  for (let i = 0; i < packed.length; i++) packed[i] = letters.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
@@ -19,7 +20,8 @@ export class Weights {
     this.scale = block.weights.scale;
     this.power = block.weights.coding === "sqrt-u8" ? 2 : 1;
     const n = planes.length / 3;
-    this.exact = Float64Array.from({ length: n }, (_, i) => (planes[i] + 256 * planes[n + i] + 65536 * planes[2 * n + i]) / 16777215);
+    this.exact = new Float64Array(n);
+    for (let i = 0; i < n; i++) this.exact[i] = (planes[i] + 256 * planes[n + i] + 65536 * planes[2 * n + i]) / 16777215;
     this.tiles = this.#pictures();
   }
   static async read(block) {

@@ -68,11 +68,15 @@ export function translatePage() {
 // ---- colour: one hue, from paper to ink, along the root of the weight; so a weight of 0.01 is still seen
 let ramp = [];
 let inkOn = [];
-export function css(name) { return getComputedStyle(document.documentElement).getPropertyValue(name).trim(); }
+const NAMES = ["--ramp0", "--ramp1", "--ramp2", "--ink-on-paper", "--ink-on-ramp", "--ink", "--muted", "--card", "--accent", "--mark", "--hatch"];
+const colours = {}; // read once a theme: asking the browser in the middle of drawing would make it lay out twice
+export const css = (name) => colours[name];
 const rgb = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 const light = (c) => { const [r, g, b] = c.map((x) => ((x /= 255) <= 0.04045 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4)); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
 export const contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((p, q) => q - p); return (x + 0.05) / (y + 0.05); };
 export function readColours() {
+  const look = getComputedStyle(document.documentElement);
+  for (const name of NAMES) colours[name] = look.getPropertyValue(name).trim();
   const stops = ["--ramp0", "--ramp1", "--ramp2"].map((name) => rgb(css(name)));
   const dark = rgb(css("--ink-on-paper")), pale = rgb(css("--ink-on-ramp"));
   ramp = Array.from({ length: 256 }, (_, i) => {

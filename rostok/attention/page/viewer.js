@@ -102,6 +102,7 @@ export class Panel {
         class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`, role: "option", tabindex: "-1",
         "data-t": j, id: `tok-${this.which}-${j}`, title: t("token.place", { n: j }),
       }, el("bdi", { text }), el("i", {}), el("small", {}));
+      tok.now = {};
       return tok;
     });
     // A line break in the text is a line break in the strip, so that paragraphs stay paragraphs.
@@ -109,6 +110,7 @@ export class Panel {
       (doc.text.pieces[j].includes("\n") ? [tok, el("br")] : [tok])));
     this.mapNote.textContent = t("map.hint");
     this.last = null;
+    this.placed = null;
     this.paintLegend();
     this.update();
   }
@@ -122,27 +124,33 @@ export class Panel {
   // Another token, layer or head: only what changes with it.
   update() {
     const { doc, token } = this, row = this.row(), mode = state.under;
-    keepFocus(this.top, () => this.controls());
     const held = this.strip.contains(document.activeElement);
-    this.toks.forEach((tok, j) => {
-      const future = j > token, w = future ? 0 : row[j], code = future ? 0 : shade(w);
-      tok.classList.toggle("future", future);
-      tok.style.backgroundColor = code && !future ? rampCss(code) : "";
-      tok.style.color = code && !future ? rampInk(code) : "";
-      tok.children[1].style.width = `${100 * w}%`;
-      tok.children[2].textContent = this.under(mode, j, w, future);
-      if (tok.getAttribute("aria-selected") !== String(j === token)) tok.setAttribute("aria-selected", String(j === token));
-      tok.tabIndex = j === token ? 0 : -1;
-      tok.classList.toggle("seen", mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]));
+    const place = [state.lang, doc.model.name, state.ex, this.layer, this.head].join();
+    if (this.placed !== place) keepFocus(this.top, () => this.controls());
+    this.placed = place;
+    this.toks.forEach((tok, j) => { // 512 tokens: write only what is not so already
+      const future = j > token, w = future ? 0 : row[j], now = tok.now;
+      const next = { future, code: future ? -1 : shade(w), bar: future ? 0 : Math.round(200 * w) / 200, below: this.under(mode, j, w, future), chosen: j === token,
+        seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]) };
+      if (now.future !== future) tok.classList.toggle("future", future);
+      if (now.seen !== next.seen) tok.classList.toggle("seen", next.seen);
+      if (now.code !== next.code) {
+        tok.style.backgroundColor = next.code > 0 ? rampCss(next.code) : "";
+        tok.style.color = next.code > 0 ? rampInk(next.code) : "";
+      }
+      if (now.bar !== next.bar) tok.children[1].style.transform = `scaleX(${next.bar})`;
+      if (now.below !== next.below) tok.children[2].textContent = next.below;
+      if (now.chosen !== next.chosen) { tok.setAttribute("aria-selected", String(next.chosen)); tok.tabIndex = next.chosen ? 0 : -1; }
+      tok.now = next;
     });
-    if (held) this.toks[token].focus({ preventScroll: true });
-    this.bring();
-    this.arcsSoon();
     this.map();
     this.readoutOf(row);
     this.table(row);
     this.fullTable(row);
     this.tokenFacts();
+    if (held) this.toks[token].focus({ preventScroll: true });
+    this.bring();
+    this.arcsSoon();
   }
   under(mode, j, w, future) {
     const { losses } = this.doc;
@@ -307,12 +315,11 @@ export function drawViewer() {
   announce();
 }
 export function updateViewer() {
-  viewerControls();
   panels.a.update();
   if (state.cmp === 1) panels.b.update();
   announce();
 }
-function viewerControls() {
+export function viewerControls() {
   const box = $("#viewer-controls"), { losses } = panels.a.doc;
   keepFocus(box, () => redraw(box,
     texts().length > 1 ? picker(t("example"), texts().map((x) => [x, textTitle(x)]), state.ex, (ex) => set({ ex })) : null,
