@@ -47,7 +47,8 @@ class Diary:
             speed = self.speed()
             lr = self.training.optimizer.parts[0].param_groups[0]["lr"]
             seconds = round(state.seconds, 3)
-            self.write(seconds=seconds, loss=loss, lr=lr, grad_norm=norm, **speed)
+            finite = {"grad_norm": norm} if math.isfinite(norm) else {}  # fp16 overflows now and then
+            self.write(seconds=seconds, loss=loss, lr=lr, **finite, **speed)
             self.bar.total = self.training.plan.steps(state.step)
             self.bar.set_postfix_str(f"loss {loss:.3f}, {speed.get('tokens_per_s', 0):,.0f} tokens/s")
         self.advise(self.advisor.after_step(state.step, loss, norm))

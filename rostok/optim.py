@@ -107,19 +107,23 @@ class Optimizer:
 
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None:
         """Put back what `tensors` gave. Raises UserError when it is the state of another model or optimizer."""
-        names = {name for part in self.parts for name, _ in named(part)}
-        saved = {name.rsplit("/", 1)[0] for name in tensors}
-        if saved and saved != names:
-            other = sorted(saved ^ names)[0]
+        wanted = {
+            f"{name}/{key}" for part in self.parts for name, _ in named(part) for key in state_keys(part)
+        }
+        if tensors and tensors.keys() != wanted:
+            other = sorted(tensors.keys() ^ wanted)[0]
             raise UserError(
                 f"the optimizer's state is that of another model or optim.kind ('{other}' is in one only)"
             )
-        for part in self.parts:
+        for part in self.parts if tensors else []:
             for name, parameter in named(part):
-                keys = [key for key in tensors if key.rsplit("/", 1)[0] == name]
                 part.state[parameter] = {
-                    key.rsplit("/", 1)[1]: restore(tensors[key], parameter) for key in keys
+                    key: restore(tensors[f"{name}/{key}"], parameter) for key in state_keys(part)
                 }
+
+
+def state_keys(optimizer: torch.optim.Optimizer) -> tuple[str, ...]:
+    return ("momentum_buffer",) if isinstance(optimizer, Muon) else ("step", "exp_avg", "exp_avg_sq")
 
 
 def restore(tensor: Tensor, parameter: Tensor) -> Tensor:

@@ -168,15 +168,15 @@ class Clock:
 def test_max_minutes_ends_on_time_and_resumes_exactly(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["tokens=1e9", "schedule.max_minutes=0.01", "log_every=5", "save_every=10", "keep=1000"]
+    words = ["tokens=1e9", "schedule.max_minutes=0.005", "log_every=5", "save_every=10", "keep=1000"]
     words += ["schedule.kind=linear", "eval_every=1000"]
     config = config_of(tiny_data, tmp_path, *words)
     monkeypatch.setattr(front, "time", Clock())
     run = train(config, quiet=True)
     final, steps = bits(run), checkpoint.complete_steps(run)
-    assert checkpoint.read_state(steps[-1])["seconds"] == pytest.approx(0.6, abs=0.05)
+    assert checkpoint.read_state(steps[-1])["seconds"] == pytest.approx(0.3, abs=0.03)
     rates = [r["lr"] for r in read_metrics(run / "metrics.jsonl") if "lr" in r]
-    assert rates[-1] < 0.1 * max(rates)
+    assert rates[-1] < 0.15 * max(rates)
     record = losses(run)
 
     for folder in steps[1:]:  # as if killed long ago: the plan of those steps is on the disk
