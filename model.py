@@ -136,7 +136,7 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- attention
-# The forms of one and the same sum. q (B, H, T, E); k and v (B, K, S, E), K divides H. Each is tested against the others.
+# The forms of one sum, each tested against the others. q (B, H, T, E); k and v (B, K, S, E); K divides H.
 
 
 def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ def attend_single(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Te
 
 @dataclass(frozen=True)
 class Place:
-    """Where the tokens of one call stand in a KVCache, and what they see. All the rest of a call is the same as ever."""
+    """Where the tokens of one call stand in a KVCache, and what they see."""
 
     index: Tensor  # positions: (T,) where all rows stand equally far, else (B, T)
     span: int  # keys looked at: positions 0 .. span-1
@@ -190,7 +190,7 @@ class Place:
 class KVCache:
     """Keys and values of what has been read, one row a text; rows may be of different lengths.
 
-    `length` (B,) int64, on the CPU, says how many tokens each row holds. Lowering an entry forgets the tokens behind it;
+    `length` (B,) int64, on the CPU, says how many tokens each row holds. A lower entry forgets the tokens behind it;
     `row(i)` and `copy(i, j)` read a text alone and hand it to other rows.
     """
 
@@ -214,7 +214,9 @@ class KVCache:
         shortest, longest = min(starts), max(starts)
         span = longest + time
         if span > capacity:
-            raise ValueError(f"the model sees at most {capacity} tokens. Got {span}; read a shorter window anew")
+            raise ValueError(
+                f"the model sees at most {capacity} tokens. Got {span}; read a shorter window anew"
+            )
         ragged = shortest != longest
         index = torch.arange(time) + (self.length[:, None] if ragged else longest)  # (T,) or (B, T)
         index, visible = index.to(device), None
@@ -234,8 +236,9 @@ class KVCache:
                 store[rows, :, place.index] = new.transpose(1, 2)  # (B, T, K, E)
         if place.first:
             return attend_causal(q, k, v)
+        k, v = self.keys[layer][:, :, : place.span], self.values[layer][:, :, : place.span]  # (B, K, S, E)
         form = attend_single if q.shape[2] == 1 and q.device.type == "cpu" else attend_visible
-        return form(q, self.keys[layer][:, :, : place.span], self.values[layer][:, :, : place.span], place.visible)
+        return form(q, k, v, place.visible)
 
 
 class Attention(nn.Module):
@@ -250,13 +253,16 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.d_head, config.norm_eps)
         self.proj = nn.Linear(self.n_head * self.d_head, config.d_model, bias=False)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None) -> Tensor:
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None
+    ) -> Tensor:
         batch, time, _ = x.shape
         heads = (self.n_head, self.n_kv_head, self.n_kv_head)
         q, k, v = self.qkv(x).view(batch, time, -1, self.d_head).transpose(1, 2).split(heads, dim=1)
         q = apply_rope(self.q_norm(q), cos, sin)  # (B, H, T, E)
         k = apply_rope(self.k_norm(k), cos, sin)  # (B, K, T, E)
-        z = cache.attend(self.layer, q, k, v, place) if cache and place else attend_causal(q, k, v)  # (B, H, T, E)
+        # z: (B, H, T, E)
+        z = cache.attend(self.layer, q, k, v, place) if cache and place else attend_causal(q, k, v)
         return self.proj(z.transpose(1, 2).reshape(batch, time, -1))  # (B, T, D)
 
 
@@ -283,13 +289,18 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None) -> Tensor:
+    def forward(
+        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None
+    ) -> Tensor:
         x = x + self.attn(self.attn_norm(x), cos, sin, cache, place)
         return x + self.mlp(self.mlp_norm(x))
 
 
 class GPT(nn.Module):
     """Decoder-only transformer. `model(ids)` gives logits, `model(ids, targets)` the mean loss in nats a token."""
+
+    cos: Tensor
+    sin: Tensor
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -379,7 +390,11 @@ class WindowMLP(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(
-        self, ids: Tensor, targets: Tensor | None = None, cache: "WindowCache | None" = None, last: bool = False
+        self,
+        ids: Tensor,
+        targets: Tensor | None = None,
+        cache: "WindowCache | None" = None,
+        last: bool = False,
     ) -> Tensor:
         """ids (B, T) int64 -> logits (B, T, V); with targets the mean loss. Before the text's start stands ◆.
 

@@ -40,23 +40,55 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("run", help="a run folder, a step folder, RUN/latest or RUN/best")
     add("--prompt", metavar="TEXT", help="what the text begins with (default: nothing)")
-    add("--prompt-file", metavar="FILE", help="many prompts: one a line, or .jsonl with strings or {prompt}; - is stdin")
+    add("--prompt-file", metavar="FILE", help="many prompts: one a line, or .jsonl; - is stdin")
     add("--interactive", action="store_true", help="write together, line by line")
     add("--samples", type=whole(1), default=1, metavar="N", help="texts for each prompt (1)")
     add("--tokens", type=whole(0), default=200, metavar="N", help="new tokens at most (200)")
     add("--temperature", type=float, default=0.8, help="0 takes the likeliest token (0.8)")
     add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest; 0 is off (0)")
-    add("--top-p", type=float, default=1.0, metavar="P", help="choose among those that sum to P; 1 is off (1)")
-    add("--min-p", type=float, default=0.0, metavar="P", help="drop those below P times the likeliest; 0 is off (0)")
-    add("--repetition-penalty", type=float, default=1.0, metavar="X", help="above 1 avoids what is there; 1 is off (1)")
+    add(
+        "--top-p", type=float, default=1.0, metavar="P", help="choose among those that sum to P; 1 is off (1)"
+    )
+    add(
+        "--min-p",
+        type=float,
+        default=0.0,
+        metavar="P",
+        help="drop those below P times the likeliest; 0 is off (0)",
+    )
+    add(
+        "--repetition-penalty",
+        type=float,
+        default=1.0,
+        metavar="X",
+        help="above 1 avoids what is there; 1 is off (1)",
+    )
     add("--seed", type=int, default=0, help="the same seed gives the same texts (0)")
-    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
-    add("--past", choices=("roll", "stop"), default="roll", help="past the context: a shorter window, or stop (roll)")
+    add(
+        "--stop",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="end before this text; may be given several times",
+    )
+    add(
+        "--past",
+        choices=("roll", "stop"),
+        default="roll",
+        help="past the context: a shorter window, or stop (roll)",
+    )
     add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
     add("--top-tokens", type=whole(0), metavar="N", help="show the N likeliest tokens at every step")
     add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
     add("--batch", type=whole(1), default=16, metavar="N", help="texts written at a time (16)")
     add("--no-cache", action="store_true", help="read everything anew for each token: slow, the same text")
+    add(
+        "--weights",
+        choices=("auto", "fp32", "bf16", "int8"),
+        default="auto",
+        help="number format of the weights (auto)",
+    )
+    add("--compile", action="store_true", help="compile the single steps: a slow start, then faster steps")
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     options = parser.parse_args(argv)
     if sum((options.prompt is not None, options.prompt_file is not None, options.interactive)) > 1:
@@ -90,7 +122,9 @@ def read_prompts(options: argparse.Namespace) -> list[str]:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
         lines = data.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UserError(f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line") from None
+        raise UserError(
+            f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line"
+        ) from None
     if name.endswith(".jsonl"):
         lines = [json_prompt(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
     if not lines:
@@ -115,9 +149,12 @@ def json_prompt(line: str, where: str) -> str:
 def open_run(path: str, options: argparse.Namespace) -> "Run":
     from model import build_model
     from rostok.checkpoint import load_run
+    from rostok.quantize import lay_out
     from rostok.runtime import choose_device
 
-    return load_run(path, build_model, device=choose_device(options.device)[0].type)
+    run = load_run(path, build_model, device=choose_device(options.device)[0].type)
+    lay_out(run.model, options.weights)
+    return run
 
 
 def sampling_of(options: argparse.Namespace) -> "Sampling":
@@ -133,21 +170,22 @@ def prompt_ids(run: "Run", prompt: str) -> list[int]:
 
 def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
     """A Reader that says on stderr, once, that a text has outgrown the context."""
-    from rostok.generate import Reader
+    from rostok.generate import CompiledSteps, Reader
 
     said = False
+    model: Any = CompiledSteps(run.model) if options.compile and hasattr(run.model, "run") else run.model
 
     def notice(_row: int, shown: int) -> None:
         nonlocal said
         if not said:
             print(
-                f"note: the text is longer than the context of {run.model.limit} tokens; the model now sees "
+                f"note: the text is longer than the context of {model.limit} tokens; the model now sees "
                 f"its first token and the last {shown - 1} (--past stop ends there)",
                 file=sys.stderr,
             )
         said = True
 
-    return Reader(run.model, rows, options.past, not options.no_cache, notice=notice)  # pyright: ignore[reportArgumentType]
+    return Reader(model, rows, options.past, not options.no_cache, notice=notice)
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -169,7 +207,7 @@ class Writing:
 def write(
     run: "Run", options: argparse.Namespace, prompts: Sequence[str], first: int, show: Any = None
 ) -> list[Writing]:
-    """One batch: continue every prompt, sample numbers from `first`. `show(writing, token, new text)` sees each token."""
+    """One batch: continue every prompt, sample numbers from `first`. `show` sees each token."""
     from rostok.generate import TextStream, stream
 
     tokenizer = run.tokenizer
@@ -218,14 +256,13 @@ def record(run: "Run", writing: Writing, options: argparse.Namespace) -> dict[st
         "tokens_per_second": round(len(writing.ids) / max(writing.seconds, 1e-9), 1),
     }
     if options.top_tokens:
-        result["top"] = [
-            [
-                {"id": c.id, "piece": show_piece(piece(c.id)), "logprob": round(c.logprob, 6), "share": round(c.share, 6)}
-                for c in token.top
-            ]
-            for token in writing.tokens
-        ]
+        result["top"] = [[choice_record(run, choice) for choice in token.top] for token in writing.tokens]
     return result
+
+
+def choice_record(run: "Run", choice: "Choice") -> dict[str, Any]:
+    numbers = {"logprob": round(choice.logprob, 6), "share": round(choice.share, 6)}
+    return {"id": choice.id, "piece": show_piece(run.tokenizer.piece(choice.id))} | numbers
 
 
 def show_piece(piece: bytes) -> str:
@@ -246,14 +283,14 @@ def put(text: str) -> None:
     sys.stdout.flush()
 
 
-def batches(prompts: Sequence[str], options: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
+def batches(prompts: list[str], options: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
     """(number of the first sample, prompts) of each batch: every prompt `samples` times, `batch` at a time."""
     total = len(prompts) * options.samples
     for first in range(0, total, options.batch):
         yield first, [prompts[i // options.samples] for i in range(first, min(first + options.batch, total))]
 
 
-def print_texts(run: "Run", options: argparse.Namespace, prompts: Sequence[str]) -> None:
+def print_texts(run: "Run", options: argparse.Namespace, prompts: list[str]) -> None:
     """A single text as it comes; several one after the other, each under a line that numbers it."""
     alone = len(prompts) * options.samples == 1
     for first, part in batches(prompts, options):
@@ -264,7 +301,9 @@ def print_texts(run: "Run", options: argparse.Namespace, prompts: Sequence[str])
             remark(writing)
             return
         for writing in write(run, options, part, first):
-            put(f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{writing.text}\n")
+            put(
+                f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{writing.text}\n"
+            )
 
 
 def remark(writing: Writing) -> None:
@@ -274,7 +313,7 @@ def remark(writing: Writing) -> None:
     print(f"[{len(writing.ids)} tokens, {rate:.0f} a second; {why[writing.finish]}]", file=sys.stderr)
 
 
-def print_json(run: "Run", options: argparse.Namespace, prompts: Sequence[str]) -> None:
+def print_json(run: "Run", options: argparse.Namespace, prompts: list[str]) -> None:
     for first, part in batches(prompts, options):
         for writing in write(run, options, part, first):
             put(json.dumps(record(run, writing, options), ensure_ascii=False) + "\n")
@@ -283,7 +322,7 @@ def print_json(run: "Run", options: argparse.Namespace, prompts: Sequence[str]) 
 # ---------------------------------------------------------------------------------------------------- learners' tables
 
 
-def print_choices(run: "Run", options: argparse.Namespace, prompts: Sequence[str], other: "Run | None") -> None:
+def print_choices(run: "Run", options: argparse.Namespace, prompts: list[str], other: "Run | None") -> None:
     """Every step's likeliest tokens: what the model thinks, what the filters leave, and what another run thinks."""
     for first, part in batches(prompts, options):
         for i, prompt in enumerate(part):
@@ -291,7 +330,9 @@ def print_choices(run: "Run", options: argparse.Namespace, prompts: Sequence[str
             put(f"--- {first + i + 1}: {json.dumps(prompt, ensure_ascii=False)}\n")
             step = 0
 
-            def show(_writing: Writing, token: "Token", _new: str, watcher: "Watcher | None" = watcher) -> None:
+            def show(
+                _writing: Writing, token: "Token", _new: str, watcher: "Watcher | None" = watcher
+            ) -> None:
                 nonlocal step
                 step += 1
                 if token.id >= 0:
@@ -410,12 +451,14 @@ class Session:
             put(text.push(id))
             return text.stopped
 
+        sampling, end = sampling_of(options), tokenizer.start_id
         tokens = stream(
-            self.reader, sampling_of(options), options.tokens, options.seed, self.turn, tokenizer.start_id, None, stopped
+            self.reader, sampling, options.tokens, options.seed, self.turn, end_id=end, stopped=stopped
         )
         put(paint(line, "prompt"))
         for token in tokens:
             if token.finish == "end":
+                print("\nnote: the model ended the text here; type on, or /new", file=sys.stderr)
                 del self.reader.rows[0][-1]  # so that the next line goes on with this text
             if token.finish == "context":
                 print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)

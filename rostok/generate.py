@@ -19,7 +19,7 @@ Left out: beam search, speculative decoding, batches whose rows come and go.
 import codecs
 import hashlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -185,8 +185,9 @@ class Reader:
     ) -> None:
         if not rows or not all(rows):
             raise ValueError("every row needs at least one token: ◆")
-        self.model, self.rows, self.past, self.chunk, self.notice = model, [list(r) for r in rows], past, chunk, notice
-        self.cache = model.new_cache(len(rows)) if cached else None
+        self.model, self.rows = model, [list(row) for row in rows]
+        self.past, self.chunk, self.notice = past, chunk, notice
+        self.cache: Any = model.new_cache(len(rows)) if cached else None
         self.device = next((p.device for p in getattr(model, "parameters", list)()), torch.device("cpu"))
         self.alive = [True] * len(rows)
         self.dropped = [0] * len(rows)
@@ -269,7 +270,7 @@ class Reader:
         assert logits is not None, "nothing to read"
         return logits[0, -1]
 
-    def gather(self, results: dict[int, Tensor | None], logits: Tensor | None = None) -> Tensor:
+    def gather(self, results: Mapping[int, Tensor | None], logits: Tensor | None = None) -> Tensor:
         """(B, V) from single rows; a row that is None stays as it stands in `logits`."""
         if logits is None:
             first = next(x for x in results.values() if x is not None)
@@ -280,6 +281,22 @@ class Reader:
             if row is not None:
                 logits[i] = row
         return logits
+
+
+class CompiledSteps:
+    """A model whose single steps run as one graph of torch.compile. The first step then takes from seconds to minutes.
+
+    The model has to have `run`, the arithmetic of its call, as GPT has it.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model, self.run = model, torch.compile(model.run, dynamic=True)
+        self.limit, self.new_cache, self.parameters = model.limit, model.new_cache, model.parameters
+
+    def __call__(self, ids: Tensor, *, cache: Any = None, last: bool = False) -> Tensor:
+        if cache is None or ids.shape[1] > 1 or not cache.length.any():
+            return self.model(ids, cache=cache, last=last)
+        return self.run(ids, None, cache, cache.take(1), last)
 
 
 # ---------------------------------------------------------------------------------------------------- sampling
@@ -337,7 +354,9 @@ def stream(
             return
         logits = reader.next_logits().float()
         if not math.isfinite(logits.sum().item()):
-            raise UserError("the model's logits are not numbers: this run has diverged; take an earlier checkpoint")
+            raise UserError(
+                "the model's logits are not numbers: this run has diverged; take an earlier checkpoint"
+            )
         if sampling.repetition_penalty != 1:
             seen = mark_seen(reader, seen, logits, end_id)
         if step % BLOCK == 0 and not sampling.greedy:

@@ -1,0 +1,196 @@
+"""sample.py as a user meets it: every mode on a tiny run, every error one line, no word that ends in a traceback."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import sample
+from rostok.errors import run_main
+
+
+@pytest.fixture
+def say(capsys, tiny_run):
+    """Run sample.py on the tiny run: (exit code, stdout, stderr)."""
+
+    def run(*words: str, folder: Path | str = tiny_run) -> tuple[int, str, str]:
+        try:
+            code = run_main(sample.main, [str(folder), *words])
+        except SystemExit as stop:  # argparse
+            code = int(stop.code or 0)
+        out = capsys.readouterr()
+        return code, out.out, out.err
+
+    return run
+
+
+def test_a_prompt_is_continued(say):
+    code, out, err = say("--prompt", "Tom had", "--tokens", "12", "--seed", "3")
+    assert code == 0
+    assert out.startswith("Tom had")
+    assert "tokens" in err
+    assert say("--prompt", "Tom had", "--tokens", "12", "--seed", "3")[1] == out
+    assert "\033" not in out + err
+
+
+def test_with_and_without_cache_past_the_context(say):
+    words = ("--prompt", "Tom had a red hat", "--tokens", "80", "--temperature", "0", "--json")
+    plain, cached = (json.loads(say(*words, *more)[1]) for more in (["--no-cache"], []))
+    assert cached["ids"] == plain["ids"]
+    assert "longer than the context of 32 tokens" in say(*words)[2]
+    stopped = json.loads(say(*words, "--past", "stop")[1])
+    assert stopped["finish"] in ("context", "end")
+    assert stopped["ids"] == cached["ids"][: len(stopped["ids"])]
+
+
+def test_many_prompts_from_files(say, tmp_path, monkeypatch):
+    lines, records = tmp_path / "p.txt", tmp_path / "p.jsonl"
+    lines.write_text("Tom\nMia had\n", encoding="utf-8")
+    records.write_text('"Tom"\n\n{"prompt": "Mia had"}\n', encoding="utf-8")
+    one = say("--prompt-file", str(lines), "--tokens", "5", "--samples", "2")[1]
+    assert one.count("--- ") == 4
+    assert say("--prompt-file", str(records), "--tokens", "5", "--samples", "2", "--batch", "3")[1] == one
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Tom\nMia had\n")))
+    assert say("--prompt-file", "-", "--tokens", "5", "--samples", "2")[1] == one
+
+
+def test_json_says_it_all(say):
+    out = say("--json", "--samples", "3", "--tokens", "6", "--top-tokens", "4", "--prompt", "Tom")[1]
+    records = [json.loads(line) for line in out.splitlines()]
+    assert [r["sample"] for r in records] == [0, 1, 2]
+    for r in records:
+        assert r["finish"] in ("length", "end")
+        assert len(r["ids"]) == len(r["pieces"]) == len(r["logprobs"]) == len(r["top"]) <= 6
+        assert all(len(top) == 4 and top[0]["logprob"] >= top[-1]["logprob"] for top in r["top"])
+        assert r["tokens_per_second"] > 0
+    alone = json.loads(say("--json", "--tokens", "6", "--prompt", "Tom")[1])
+    assert alone["ids"] == records[0]["ids"]
+
+
+def test_stop_text(say):
+    whole = json.loads(say("--json", "--prompt", "Tom", "--tokens", "40", "--temperature", "0")[1])["text"]
+    stop = whole[5:8]
+    cut = json.loads(
+        say("--json", "--prompt", "Tom", "--tokens", "40", "--temperature", "0", "--stop", stop)[1]
+    )
+    assert cut["finish"] == "stop"
+    assert cut["text"] == whole[: whole.index(stop)]
+
+
+def test_tables_for_learners(say, tiny_window_run):
+    out = say("--prompt", "Tom", "--tokens", "3", "--top-tokens", "10")[1]
+    assert out.count("step ") == 3
+    assert out.count("\n") == 2 + 3 * 12
+    beside = say("--prompt", "Tom", "--tokens", "40", "--compare", str(tiny_window_run))[1]
+    assert tiny_window_run.name in beside
+    assert beside.count("step ") <= 40
+
+
+def test_every_kind_of_model_and_place(say, tiny_run, tiny_window_run):
+    for folder in (tiny_window_run, tiny_run / "latest", tiny_run / "best", next(tiny_run.glob("step-*"))):
+        assert say("--tokens", "40", folder=folder)[0] == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch announces another home for its int8 types
+@pytest.mark.parametrize("weights", ["auto", "fp32", "bf16", "int8"])
+def test_forms_of_weights(say, weights):
+    code, out, _ = say("--tokens", "10", "--weights", weights, "--prompt", "Tom")
+    assert code == 0
+    assert out.startswith("Tom")
+
+
+def test_interactive(say, monkeypatch):
+    lines = "Tom had\n\n/temp 0.5\n/top-k 5\n/seed 4\n/undo\n/undo\n/undo\n/tokens 3\nMia\n/temp x\n/top-p 7\n/tokens -1\n/what\n/new\n/quit\nunread\n"
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    code, out, err = say("--interactive", "--tokens", "20")
+    assert code == 0
+    assert out.startswith("Tom had")
+    assert "unread" not in out
+    for part in (
+        "nothing to undo",
+        "/temp wants a number. Got 'x'",
+        "top-p must be",
+        "/tokens must be 0",
+        "/quit",
+    ):
+        assert part in err
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Tom had\n a hat\n"))  # ends without /quit
+    assert say("--interactive", "--tokens", "20", "--weights", "fp32")[0] == 0
+
+
+def test_undo_and_a_kept_cache_lead_to_the_same_text(say, monkeypatch):
+    def last(lines: str, *words: str) -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        return say("--interactive", "--tokens", "9", "--temperature", "0", *words)[1].splitlines()[-1]
+
+    straight = last("Tom had\n Mia\n")
+    assert last("Tom had\n Ben was\n/undo\n Mia\n") == straight
+    assert last("Tom had\n Mia\n", "--no-cache") == straight
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--temperature", "-1"], "temperature must be"),
+        (["--temperature", "abc"], "invalid float value"),
+        (["--tokens", "-1"], "whole number of 0 or more"),
+        (["--samples", "0"], "whole number of 1 or more"),
+        (["--prompt", "a", "--interactive"], "exclude each other"),
+        (["--json", "--interactive"], "goes without"),
+        (["--prompt-file", "no-such-file"], "cannot read prompts from no-such-file"),
+        (["--compare", "no-such-run"], "there is no run folder no-such-run"),
+        (["--seed", "x"], "invalid int value"),
+        (["--nonsense"], "unrecognized arguments"),
+    ],
+)
+def test_errors_are_one_line(say, words, message):
+    code, out, err = say(*words)
+    assert code == 2
+    assert not out
+    assert message in err.splitlines()[-1]
+
+
+def test_prompt_files_that_are_none(say, tmp_path):
+    for name, content, message in (
+        ("empty.txt", b"", "holds no prompt"),
+        ("binary.txt", b"\xff\xfe\x00", "wanted a UTF-8 text"),
+        ("bad.jsonl", b'{"prompt": 3}\n', "line 1: wanted a JSON string"),
+        ("deep.jsonl", b"[" * 100_000, "line 1: wanted a JSON string"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        code, _, err = say("--prompt-file", str(tmp_path / name))
+        assert code == 2
+        assert message in err
+        assert len(err.splitlines()) == 1
+
+
+NUMBERS = st.one_of(
+    st.integers(-3, 50), st.floats(), st.sampled_from([10**30, "nan", "", "1e-9", "0.5"])
+).map(str)
+FLAGS = st.sampled_from(
+    "--temperature --top-k --top-p --min-p --repetition-penalty --seed --samples --batch --top-tokens".split()
+)
+SWITCHES = st.sampled_from([["--json"], ["--no-cache"], ["--past", "stop"], ["--past", "nowhere"]])
+WORDS = st.one_of(
+    st.tuples(FLAGS, NUMBERS).map(list),
+    SWITCHES,
+    st.tuples(st.sampled_from(["--prompt", "--stop"]), st.text(max_size=12)).map(list),
+    st.text(max_size=6).map(lambda text: [text]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(WORDS, max_size=5).map(lambda parts: sum(parts, [])))
+def test_no_words_end_in_a_traceback(say, words):
+    huge = [i for i, word in enumerate(words) if word in ("--samples",) and len(words[i + 1]) > 2]
+    for i in huge:  # a million texts are a fair wish, but not here
+        words[i + 1] = "3"
+    code, _, err = say(*words, "--tokens", "2")
+    assert code in (0, 2)
+    assert "Traceback" not in err
+    if code == 2:
+        assert "error: " in err.splitlines()[-1]
