@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hand_built import save_hand_built
 
 from model import GPT, GPTConfig, build_model
 from rostok.config import load_config
 from rostok.shards import Data, open_data, whole, write_data
-from rostok.tokenizer import train_tokenizer
+from rostok.tokenizer import load_tokenizer, train_tokenizer
 from train import TrainConfig, train
 
 ROOT = Path(__file__).parent.parent
@@ -97,3 +98,10 @@ def tiny_window_run(tmp_path_factory: pytest.TempPathFactory, tiny_data: Data) -
         if not w.startswith(("model.", "name="))
     ]
     return train(load_config(TrainConfig, None, [*words, *rest]), quiet=True)
+
+
+@pytest.fixture(scope="session")
+def hand_run(tmp_path_factory: pytest.TempPathFactory, tiny_data: Data) -> Path:
+    """The run folder of the two-layer model written by hand (hand_built.py). Shared: do not change it."""
+    tokenizer = load_tokenizer(tiny_data.folder)
+    return save_hand_built(tmp_path_factory.mktemp("hand") / "hand", tokenizer, tiny_data.folder)

@@ -147,14 +147,15 @@ def copying(values: Array, proj: Array, unembed: Array, ids: npt.ArrayLike) -> A
     """COPY (H,), -1 .. 1: does what a head carries from token j raise the logit of j? Olsson et al. 2022.
 
     values (H, T, E), proj (H, D, E), unembed (V, D) with the final norm's gain in it, ids (T,) all different. Logits
-    minus their mean over the vocabulary, ReLU, the token's share among the tokens of the text, 2 x share - 1.
+    minus their mean over the vocabulary, ReLU, the token's share among the tokens of the text; a share of 0 is -1, one
+    of 0.5 or more is 1.
     """
     ids = np.asarray(ids)
     carried = values @ proj.transpose(0, 2, 1)  # (H, T, D)
     raised = np.maximum(carried @ (unembed[ids] - unembed.mean(0)).T, 0)  # (H, T, T) of token j on token i
     own, total = np.diagonal(raised, axis1=1, axis2=2), raised.sum(-1)
     share = np.divide(own, total, out=np.zeros_like(own), where=total > 0)
-    return 2 * share.mean(-1) - 1
+    return np.minimum(4 * share.mean(-1) - 1, 1.0)
 
 
 # ---- on repeated tokens ------------------------------------------------------------------------------------
