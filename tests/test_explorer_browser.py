@@ -21,7 +21,19 @@ from explorer_toy import NASTY, TOM, settings, spaced, toy
 from rostok.attention import codec, explorer
 from rostok.attention.reference import softmax
 
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars", "--window-size=1280,900", "--lang=en-US"]
+FLAGS = [
+    "--headless=new",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    "--window-size=1280,900",
+    "--lang=en-US",
+]
 
 
 class Browser:

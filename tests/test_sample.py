@@ -172,7 +172,7 @@ NUMBERS = st.one_of(
     st.integers(-3, 50), st.floats(), st.sampled_from([10**30, "nan", "", "1e-9", "0.5"])
 ).map(str)
 FLAGS = st.sampled_from(
-    "--temperature --top-k --top-p --min-p --repetition-penalty --seed --samples --batch --top-tokens".split()
+    ["--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty", "--seed", "--samples", "--batch", "--top-tokens"]
 )
 SWITCHES = st.sampled_from([["--json"], ["--no-cache"], ["--past", "stop"], ["--past", "nowhere"]])
 WORDS = st.one_of(

@@ -233,7 +233,9 @@ def verify(maps: np.ndarray, trace: Mapping[str, np.ndarray]) -> Checks:
         judged = scaled_dot_product_attention(
             q[None], k[None], v[None], is_causal=True, enable_gqa=len(q) != len(k)
         )
-        largest = float(np.abs(trace[f"blocks.{layer}.attn.scaled"]).max())  # float32 rounds large scores coarsely
+        largest = float(
+            np.abs(trace[f"blocks.{layer}.attn.scaled"]).max()
+        )  # float32 rounds large scores coarsely
         scale = max(1.0, float(judged.abs().max()), largest / 32)
         worst = max(worst, float((judged[0] - z).abs().max()) / scale)
     return Checks(float(np.abs(maps.sum(-1) - 1).max()), float(np.triu(maps, 1).max()), worst)
