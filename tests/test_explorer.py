@@ -52,8 +52,8 @@ def test_codec_keeps_weights(length: int, longest: int) -> None:
         ..., :k
     ]  # the largest of a row are right to the last digit
     places = np.minimum(places, np.arange(length)[:, None])
-    largest = [np.take_along_axis(weights, places, -1) for weights in (decoded, pattern)]
-    np.testing.assert_allclose(*largest, atol=1e-7)
+    got, want = (np.take_along_axis(weights, places, -1) for weights in (decoded, pattern))
+    np.testing.assert_allclose(got, want, atol=1e-7)
     assert block["weights"]["coding"] == ("linear-u8" if longest == 0 else "sqrt-u8")
 
 

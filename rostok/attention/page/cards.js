@@ -27,12 +27,13 @@ function orders() { // the largest change of the output over all 24 orders of fo
 
 const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
 const local = (digits) => { const s = String(digits).replace("-", "−"); return state.lang === "ru" ? s.replace(".", ",") : s; };
-const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6)).join("\u2003");
+const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6));
+const each = (texts) => texts.map((text) => el("span", { class: "v", text }));
 const called = (name) => name.replace(/-(\d+)/g, "\u00a0$1").split("-").map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w))).join(" · ");
 function example(x) {
   const printed = x.values.filter((v) => v.printed !== null);
   const rows = (printed.length ? printed : x.values).map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: called(v.name) }),
-    el("td", { class: "n", text: v.printed === null ? "–" : flat(v.printed).map(local).join("\u2003") }), el("td", { class: "n", text: show(v.exact, v.factor) }), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
+    el("td", { class: "n", }, ...(v.printed === null ? ["–"] : each(flat(v.printed).map(local)))), el("td", { class: "n" }, ...each(show(v.exact, v.factor))), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
   return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "source", text: x.handle }), el("h3", { text: x.title[state.lang] }),
     el("div", { class: "scroller table" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) => el("th", { scope: "col", text: t(k) })))), el("tbody", {}, ...rows))),
     x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null);

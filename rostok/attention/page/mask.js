@@ -11,7 +11,6 @@ const all = (f) => Array.from({ length: N }, (_, i) => Array.from({ length: N },
 let open = all(() => true);
 let verdict = "start";
 let focus = [0, 0];
-export const maskNow = () => open;
 
 function toggle(i, j) {
   open[i][j] = !open[i][j];

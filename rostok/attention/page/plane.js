@@ -7,7 +7,7 @@ const R = 3.2, SIZE = 460, UNIT = SIZE / (2 * R);
 const px = ([x, y]) => [SIZE / 2 + x * UNIT, SIZE / 2 - y * UNIT];
 const start = () => ({ q: [...PLANE.q], keys: PLANE.keys.map((k) => [...k]), experiment: "start" });
 let scene = start();
-export const planeNow = () => ({ ...scene, ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }) });
+const planeNow = () => ({ ...scene, ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }) });
 const cssColour = (c) => `rgb(${c.map((x) => Math.round(255 * x)).join(" ")})`;
 
 function experiment(name) {

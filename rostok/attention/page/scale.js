@@ -4,7 +4,7 @@ import { $, el, num, percent, redraw, saveButtons, set, slider, standAlone, stat
 
 const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512], PAIRS = 8192, KEYS = 64;
 let samples = null;
-export function scaleNow(d) { // both ways: the spread of the scores, the mean softmax over 64 keys
+function scaleNow(d) { // both ways: the spread of the scores, the mean softmax over 64 keys
   samples ??= dotSamples(SIZES, PAIRS);
   const raw = samples[SIZES.indexOf(d)], scaled = raw.map((x) => x / Math.sqrt(d));
   const measure = (xs) => {

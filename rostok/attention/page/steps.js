@@ -17,20 +17,16 @@ const few = (xs) => `(${Array.from(xs.slice(0, 4), (x) => num(x, 3)).join(t("lis
 // "W_Q" with the Q below the line
 export const lowered = (text) => text.split(/_(\w+)/).map((part, i) => (i % 2 ? el("sub", { text: part }) : part));
 
-let current = null;
-export const stepsNow = () => current;
 export function drawSteps() {
-  const p = panels.a, { doc, token } = p, head = doc.steps.find((h) => h.layer === p.layer && h.head === p.head);
+  const p = panels.a, { doc, token } = p, own = doc.steps.find((h) => h.layer === p.layer && h.head === p.head);
   const body = $("#steps-body");
-  current = null;
-  if (!head) {
-    return redraw(body, el("div", { class: "card empty" }, el("p", { text: t(doc.steps.length ? "steps.other" : "steps.none", { head: headName(p.layer, p.head) }) }),
-      el("div", { class: "row" }, ...doc.steps.map((h) => button(headName(h.layer, h.head), () => p.pick(h.layer, h.head))))));
-  }
+  if (!doc.steps.length) return redraw(body, el("div", { class: "card empty" }, el("p", { text: t("steps.none") })));
+  const head = own ?? doc.steps[0], name = headName(head.layer, head.head); // a head without numbers here: show one that has them
+  const note = own ? null : el("div", { class: "callout steps-note" }, el("span", { text: t("steps.other", { head: headName(p.layer, p.head), shown: name }) }),
+    ...doc.steps.slice(0, 12).map((h) => button(headName(h.layer, h.head), () => p.pick(h.layer, h.head))));
   const d = doc.model.d_head, s = headSteps({ q: head.q, k: head.k, v: head.v, qGain: head.q_gain, kGain: head.k_gain, t: token, theta: doc.model.rope_theta });
-  const row = p.row(), tops = p.tops().map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
+  const row = doc.weights.row(head.layer, head.head, token), tops = doc.weights.top(head.layer, head.head, token).map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
   const off = Math.max(...s.weights.map((w, j) => Math.abs(w - row[j])));
-  current = { ...s, off, row };
   const q = quoted(doc, token), k = quoted(doc, best);
   const card = (n, key, formula, vars, ...more) => el("li", { class: "card step", "data-step": n },
     el("div", { class: "step-head" }, el("span", { class: "step-n", "aria-hidden": "true", text: n }), el("h3", { text: t(`steps.${key}`) })),
@@ -39,7 +35,7 @@ export function drawSteps() {
     el("tbody", {}, ...tops.map((j) => el("tr", { "data-key": j }, el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) }), el("span", { class: "place", text: ` ${j}` })),
       ...cells(j).map((c) => el("td", { class: "n", text: c }))))));
   const parts = tops.map((j) => row[j] * head.vo_norm[j]), all = row.reduce((a, w, j) => a + w * head.vo_norm[j], 0) || 1;
-  return redraw(body, el("p", { class: "steps-for" }, t("steps.for", { head: headName(p.layer, p.head), n: token }), " ", el("bdi", { class: "chip", text: q })),
+  return redraw(body, note, el("p", { class: "steps-for" }, t("steps.for", { head: name, n: token }), " ", el("bdi", { class: "chip", text: q })),
     el("ol", { class: "cards" },
       card(1, "raw", `q = x·W_Q    k = x·W_K`, { q, k, d }, line(`q ${q}`, s.qRaw), el("p", { class: "nums", text: few(s.qRaw) }), line(`k ${k}`, head.k[best]), el("p", { class: "nums", text: few(head.k[best]) })),
       card(2, "norm", `q ← q / √(mean q² + ε) · g`, { before: num(length(s.qRaw), 2), after: num(length(s.qNorm), 2), root: num(Math.sqrt(d), d === 64 ? 0 : 2) }, line(`q ${q}`, s.qNorm), el("p", { class: "nums", text: few(s.qNorm) }), line(`k ${k}`, s.kNorm[best])),

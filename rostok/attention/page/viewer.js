@@ -238,6 +238,7 @@ export class Panel {
     const { doc } = this, list = this.tops();
     redraw(this.keys, el("h3", { text: t("keys.title", { q: quoted(doc, this.token) }) }),
       el("table", { class: "bars" }, el("caption", { class: "sr", text: t("keys.title", { q: quoted(doc, this.token) }) }),
+        el("colgroup", {}, ...["token", "place", "bar", "n"].map((k) => el("col", { class: `col-${k}` }))),
         el("thead", { class: "sr" }, el("tr", {}, ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })))),
         el("tbody", {}, ...list.map(([j, w]) => el("tr", { "data-key": j },
           el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) })), el("td", { class: "place", text: j }),
