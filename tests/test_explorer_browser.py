@@ -343,7 +343,8 @@ def test_step_cards(browser: Browser) -> None:
     np.testing.assert_allclose(by_hand, [row[key] for key, _ in weights], atol=3e-3)
     assert "largest difference" in browser.text(".check")
     browser.click('.thumb[data-l="1"][data-h="1"]')
-    browser.wait("return document.querySelector('.steps-note')")  # no numbers of that head here: another one is shown
+    # no numbers of that head here: another one is shown
+    browser.wait("return document.querySelector('.steps-note')")
     assert "Layer 2, head 1" in browser.text(".steps-for")
     browser.click(".steps-note button:last-child")
     browser.wait("return !document.querySelector('.steps-note')")
