@@ -1,5 +1,6 @@
 """Filters against Hugging Face's, draws, the window's policy, stop strings; models are fakes of a few lines."""
 
+import itertools
 import math
 
 import pytest
@@ -223,7 +224,7 @@ def test_log_probabilities_are_the_models_own():
 def pieces_of(text: str, cuts: list[int]) -> list[bytes]:
     data = text.encode()
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [data[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    return [data[a:b] for a, b in itertools.pairwise(edges)]
 
 
 @given(

@@ -104,8 +104,9 @@ def test_forms_of_weights(say, weights):
 
 
 def test_interactive(say, monkeypatch):
-    lines = "Tom had\n\n/temp 0.5\n/top-k 5\n/seed 4\n/undo\n/undo\n/undo\n/tokens 3\nMia\n/temp x\n/top-p 7\n/tokens -1\n/what\n/new\n/quit\nunread\n"
-    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    good = ["Tom had", "", "/temp 0.5", "/top-k 5", "/seed 4", "/undo", "/undo", "/undo", "/tokens 3", "Mia"]
+    bad = ["/temp x", "/top-p 7", "/tokens -1", "/what", "/new", "/quit", "unread"]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(good + bad)))
     code, out, err = say("--interactive", "--tokens", "20")
     assert code == 0
     assert out.startswith("Tom had")
@@ -172,7 +173,10 @@ NUMBERS = st.one_of(
     st.integers(-3, 50), st.floats(), st.sampled_from([10**30, "nan", "", "1e-9", "0.5"])
 ).map(str)
 FLAGS = st.sampled_from(
-    ["--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty", "--seed", "--samples", "--batch", "--top-tokens"]
+    [
+        *("--temperature", "--top-k", "--top-p", "--min-p", "--repetition-penalty"),
+        *("--seed", "--samples", "--batch", "--top-tokens"),
+    ]
 )
 SWITCHES = st.sampled_from([["--json"], ["--no-cache"], ["--past", "stop"], ["--past", "nowhere"]])
 WORDS = st.one_of(
@@ -184,7 +188,7 @@ WORDS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(WORDS, max_size=5).map(lambda parts: sum(parts, [])))
+@given(st.lists(WORDS, max_size=5).map(lambda parts: [word for part in parts for word in part]))
 def test_no_words_end_in_a_traceback(say, words):
     huge = [i for i, word in enumerate(words) if word in ("--samples",) and len(words[i + 1]) > 2]
     for i in huge:  # a million texts are a fair wish, but not here
