@@ -38,7 +38,7 @@ def torchrun(*words: str) -> str:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout

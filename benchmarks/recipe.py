@@ -1,0 +1,129 @@
+"""Which optimizer, rate and batch learn fastest: held-out loss against tokens and seconds, over a grid.
+
+    python benchmarks/recipe.py --data data/tinystories                    # a short look: 2 optimizers, 1 seed
+    python benchmarks/recipe.py --data data/tinystories --full             # rates, batch sizes, two seeds: hours
+    python benchmarks/recipe.py --data data/tinystories --minutes 10 --peer  # equal time, against a Hugging Face loop
+
+Every line is a whole run of train.py's training with its own schedule, in a temporary folder. `--peer` adds the plain
+Hugging Face loop (Qwen3 of the same shape, torch.optim.AdamW, constant rate, the best of three rates), on the same
+rows and scored on the same held-out rows. The last line is JSON.
+"""
+
+import argparse
+import itertools
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+import torch
+
+from benchmarks.training import peer_model
+from rostok import checkpoint
+from rostok.config import load_config
+from rostok.runtime import Ranks
+from train import TrainConfig, Training, train
+
+SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
+FULL = [
+    *(("adamw", lr, 5e-3, batch) for lr, batch in itertools.product((1e-3, 2e-3, 4e-3), (8, 32))),
+    *(("muon", 3e-3, lr, batch) for lr, batch in itertools.product((5e-3, 1e-2, 2e-2), (8, 32))),
+]
+
+
+class Held:
+    """A model that gives logits as ours does, around one of Hugging Face's."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.model = model
+        self.train, self.eval = model.train, model.eval
+
+    def __call__(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.model(input_ids=ids, use_cache=False).logits
+
+
+def run_ours(words: list[str], name: str) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        config = load_config(TrainConfig, None, [*words, f"out={folder}", f"name={name}", "sample_tokens=0"])
+        state = checkpoint.read_state(checkpoint.find_step(train(config, quiet=True), "latest"))
+    return {key: state[key] for key in ("valid_loss", "tokens", "seconds")}
+
+
+def run_peer(words: list[str], lr: float, minutes: float) -> dict[str, float]:
+    """The plain loop: same rows, same held-out rows, until the tokens or the minutes are used up."""
+    training = Training(load_config(TrainConfig, None, words), Ranks(), quiet=True)
+    torch.set_float32_matmul_precision("highest")
+    torch.manual_seed(training.config.seed)
+    model = peer_model(training.model.config, training.runtime.device)  # type: ignore[arg-type]
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    started, steps = time.perf_counter(), 0
+    while steps < training.config.steps and (not minutes or time.perf_counter() - started < 60 * minutes):
+        ids, _ = next(training.feed)
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        steps += 1
+    seconds = time.perf_counter() - started
+    scores = training.held_out.evaluate(Held(model), training.runtime)  # type: ignore[arg-type]
+    return {
+        "valid_loss": scores["valid_loss"],
+        "tokens": steps * training.config.tokens_per_step,
+        "seconds": seconds,
+    }
+
+
+def main(argv: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", required=True, help="a folder that prepare.py made")
+    parser.add_argument("--tokens", type=int, default=200_000)
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="end every run by then, in place of --tokens"
+    )
+    parser.add_argument("--full", action="store_true", help="the whole grid and two seeds")
+    parser.add_argument(
+        "--peer", action="store_true", help="also the plain Hugging Face loop, at three rates"
+    )
+    parser.add_argument("words", nargs="*", metavar="key=value", help="settings of every run")
+    options = parser.parse_intermixed_args(argv)
+    tokens = 10**10 if options.minutes else options.tokens
+    base = [
+        f"data.path={options.data}",
+        f"tokens={tokens}",
+        "eval_every=100000",
+        "save_every=100000",
+        *options.words,
+    ]
+    base += [f"schedule.max_minutes={options.minutes}"]
+    results = []
+    print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
+
+    def row(name: str, seed: int, result: dict[str, float]) -> None:
+        results.append({"run": name, "seed": seed, **result})
+        figures = f"{result['valid_loss']:.4f} | {result['tokens']:,} | {result['seconds']:,.0f}"
+        print(f"| {name} | {seed} | {figures} |", flush=True)
+
+    for seed in range(2 if options.full else 1):
+        for kind, lr, muon_lr, batch in FULL if options.full else SHORT:
+            name = (
+                f"{kind} lr {lr:g}" + (f" muon_lr {muon_lr:g}" if kind == "muon" else "") + f" batch {batch}"
+            )
+            words = [f"optim.kind={kind}", f"optim.lr={lr}", f"optim.muon_lr={muon_lr}", f"batch={batch}"]
+            row(name, seed, run_ours([*base, *words, f"seed={seed}"], "run"))
+        for lr in (5e-4, 1e-3, 2e-3) if options.peer else ():
+            row(f"hf adamw lr {lr:g}", seed, run_peer([*base, f"seed={seed}"], lr, options.minutes))
+    ours = [r["valid_loss"] for r in results if not r["run"].startswith("hf")]
+    peer = [r["valid_loss"] for r in results if r["run"].startswith("hf")]
+    best = min(results, key=lambda r: r["valid_loss"])
+    print(json.dumps({"best": best["run"], "best_loss": best["valid_loss"],
+                      "ahead_of_hf": round(min(peer) - min(ours), 4) if peer else None, "runs": results}))  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
