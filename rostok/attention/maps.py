@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     out = check_out(args.out, KINDS, args.force)
     if bool(args.query) != bool(args.key):
         raise UserError("--query and --key go together: from which word, to which word")
-    if bool(args.layer) != bool(args.head):
+    if (args.layer is None) != (args.head is None):
         raise UserError("--layer and --head go together; leave out both for a sheet of all heads")
     subject = open_subject(args.run)
     subject.check_place(args.layer, args.head)
@@ -130,9 +130,8 @@ def write(out: Path, view: View, args: argparse.Namespace, dropped: int) -> None
     elif kind == ".csv":
         write_file(out, table(view, args.layer, args.head).encode())
     else:
-        draw = (
-            one_head(view, args.layer - 1, args.head - 1, args.lang) if args.layer else sheet(view, args.lang)
-        )
+        whole = args.layer is None
+        draw = sheet(view, args.lang) if whole else one_head(view, args.layer - 1, args.head - 1, args.lang)
         write_file(out, picture(draw, kind[1:]))
 
 
