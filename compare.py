@@ -127,9 +127,28 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     )
     add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
     options = parser.parse_args(argv)
+    check_files(options)
     if options.at < 0 or options.at_targets < 0:
         parser.error("--at and --at-targets must be 0 or more")
     return options
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Refuse files that cannot be written before the work, not after it. Raises UserError."""
+    names = ("out", "json", "csv", "tokens_html")
+    given = [
+        (f"--{name.replace('_', '-')}", word)
+        for name in names
+        if (word := getattr(options, name)) is not None
+    ]
+    for flag, word in given:
+        if not Path(word).name or Path(word).is_dir():
+            raise UserError(f"{flag} must name a file. Got {word!r}")
+        if any(parent.exists() and not parent.is_dir() for parent in Path(word).parents):
+            raise UserError(f"{flag} {word} lies below a file, not a folder; name another file")
+    words = [Path(word) for _, word in given]
+    if len(set(words)) < len(words):
+        raise UserError("--out, --json, --csv and --tokens-html must be different files")
 
 
 def count(text: str) -> int:
@@ -147,7 +166,12 @@ def data_folder(run: Run, options: argparse.Namespace) -> Path:
     """The shards that a run is scored on: --data, or the run's own. Raises UserError when they are gone."""
     if options.data:
         return Path(options.data)
-    folder = Path(run.config["data"]["path"])
+    try:
+        folder = Path(run.config["data"]["path"])
+    except (KeyError, TypeError):  # an imported run
+        raise UserError(
+            f"{run.folder / 'config.yaml'} names no data.path; name the shards to score on with --data FOLDER"
+        ) from None
     if not (folder / "manifest.json").is_file():
         raise UserError(
             f"the data of {run.folder} is gone (it was in {folder}); name shards with --data FOLDER"
@@ -349,6 +373,8 @@ def write(path: Path, content: str | bytes) -> None:
         temporary.write_bytes(content.encode() if isinstance(content, str) else content)
         os.replace(temporary, path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise UserError(f"cannot write {path}: {error.strerror}; name another file") from None
 
 

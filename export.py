@@ -11,10 +11,11 @@ Left out: uploading (huggingface-cli upload does it), the optimizer's state.
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,18 +56,24 @@ def export_hf(run: Run, out: Path, command: str) -> None:
         "post_processor": replaced,
     }
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
+    try:
+        card = model_card(run, out.name, command)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{run.folder / 'config.yaml'} or {run.step_folder / 'state.json'} is damaged ({error}); "
+            "put back the file that the training wrote"
+        ) from None
 
-    part = new_folder(out)
-    save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
-    write_json(part / "config.json", settings)
-    write_json(part / "generation_config.json", generation_config(config))
-    write_json(part / "tokenizer_config.json", hf.tokenizer_config(config.context))
-    write_json(part / KEPT, kept)
-    write_text(part / "tokenizer.json", text)
-    write_text(part / "README.md", model_card(run, out.name, command))
-    if (run.folder / "metrics.jsonl").is_file():
-        shutil.copyfile(run.folder / "metrics.jsonl", part / "metrics.jsonl")
-    part.rename(out)
+    with new_folder(out) as part:
+        save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
+        write_json(part / "config.json", settings)
+        write_json(part / "generation_config.json", generation_config(config))
+        write_json(part / "tokenizer_config.json", hf.tokenizer_config(config.context))
+        write_json(part / KEPT, kept)
+        write_text(part / "tokenizer.json", text)
+        write_text(part / "README.md", card)
+        if (run.folder / "metrics.jsonl").is_file():
+            shutil.copyfile(run.folder / "metrics.jsonl", part / "metrics.jsonl")
 
 
 def gpt_config(run: Run) -> GPTConfig:
@@ -91,17 +98,33 @@ def generation_config(config: GPTConfig) -> dict[str, Any]:
     return {**ids, "max_length": config.context}
 
 
-def new_folder(out: Path) -> Path:
-    """A temporary folder beside `out`, to be renamed to it. Raises UserError when `out` is taken."""
+def check_out(out: Path) -> None:
+    """Raise UserError when `out` is no name for something new."""
+    if not out.name or out.name == "..":
+        raise UserError(f"--out must be the name of something new. Got '{out}'")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; choose another --out or delete it first")
+
+
+@contextlib.contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out` that becomes `out` at the end, or goes without a trace when something fails.
+
+    Raises UserError when `out` is taken or cannot be written.
+    """
+    check_out(out)
     part = out.with_name(f".{out.name}.tmp")
     try:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out") from None
-    return part
+        yield part
+        part.rename(out)
+    except (OSError, SafetensorError) as error:
+        raise UserError(
+            f"cannot write {out}: {getattr(error, 'strerror', None) or error}; choose another --out"
+        ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -197,36 +220,62 @@ def held_out(state: Mapping[str, Any], config: GPTConfig) -> str:
 def import_hf(source: Path, out: Path) -> None:
     """Write the run folder `out` from a Hugging Face folder. Raises UserError for what a GPT of Rostok has not."""
     config = hf.config_from_hf(read_json(source / "config.json"))
-    kept = read_json(source / KEPT) if (source / KEPT).is_file() else {}
+    kept = read_kept(source / KEPT) if (source / KEPT).is_file() else {}
     content = save(hf.weights_from_hf(read_weights(source), config))
-    text = (source / "tokenizer.json").read_text(encoding="utf-8")
+    text = read_text(source / "tokenizer.json")
     text = hf.remove_opening(text, kept["post_processor"]) if kept else text
     state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
     state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest()}
 
-    part = new_folder(out)
-    step = part / f"step-{state['step']:06d}"
-    step.mkdir()
-    write_bytes(step / "model.safetensors", content)
-    write_json(step / "state.json", state)
-    write_text(part / "tokenizer.json", text)
-    write_text(
-        part / "config.yaml", kept.get("config_yaml") or yaml.safe_dump({"model": config}, sort_keys=False)
-    )
-    write_text(part / "latest", step.name + "\n")
-    if (source / "metrics.jsonl").is_file():
-        shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
-    load_run(part, build_model)  # a run that does not open is not handed over
-    part.rename(out)
+    with new_folder(out) as part:
+        step = part / f"step-{state['step']:06d}"
+        step.mkdir()
+        write_bytes(step / "model.safetensors", content)
+        write_json(step / "state.json", state)
+        write_text(part / "tokenizer.json", text)
+        write_text(
+            part / "config.yaml",
+            kept.get("config_yaml") or yaml.safe_dump({"model": config}, sort_keys=False),
+        )
+        write_text(part / "latest", step.name + "\n")
+        if (source / "metrics.jsonl").is_file():
+            shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
+        load_run(part, build_model)  # a run that does not open is not handed over
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; wanted a Hugging Face folder") from None
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path} is not UTF-8 text (byte {error.start}); wanted a Hugging Face folder"
+        ) from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}; wanted a Hugging Face folder") from None
-    except ValueError as error:
+        content = json.loads(read_text(path))
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} must hold a JSON object. Got a {type(content).__name__}")
+    return content
+
+
+def read_kept(path: Path) -> dict[str, Any]:
+    """rostok.json as `export_hf` wrote it. Raises UserError when it is something else."""
+    kept = read_json(path)
+    state = kept.get("state")
+    texts = all(isinstance(kept.get(key), str) for key in ("config_yaml", "post_processor"))
+    if not (
+        texts and isinstance(state, dict) and type(state.get("step", 0)) is int and state.get("step", 0) >= 0
+    ):
+        raise UserError(
+            f"{path} was not written by export.py; delete it to import the folder as a foreign one"
+        )
+    return kept
 
 
 def read_weights(source: Path) -> dict[str, Tensor]:
@@ -312,6 +361,11 @@ def main(argv: Sequence[str]) -> int:
         "--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder"
     )
     options = parser.parse_args(argv)
+    if options.back and (options.to != "hf" or options.check or options.step):
+        parser.error("--import takes no --to, --check or --step")
+    if options.check and options.to == "gguf":
+        parser.error("--check compares a Hugging Face folder; leave it out for --to gguf")
+    check_out(options.out)
     if options.back:
         import_hf(options.run, options.out)
         print(f"wrote {options.out}; next: python sample.py {options.out}")

@@ -45,6 +45,7 @@ from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_
 STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
 TOKENIZER_BYTES = 32_000_000  # the tokenizer learns from at most this much text, evenly spread
+MAX_THREADS = 1024
 RECIPE_VERSION = 1  # a change here makes every folder be prepared anew
 
 
@@ -135,6 +136,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 def check(args: argparse.Namespace) -> None:
     """Refuse words that contradict each other before anything is read."""
+    if args.out == "" or args.tokenizer == "" or "" in [*args.source, *(args.valid or [])]:
+        raise UserError(
+            "--source, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
+        )
+    if args.threads is not None and not 1 <= args.threads <= MAX_THREADS:
+        raise UserError(f"--threads {args.threads}: wanted 1 to {MAX_THREADS}, or leave it out")
     if not 0 < args.valid_share < 1:
         raise UserError(f"--valid-share {args.valid_share}: wanted a share between 0 and 1, such as 0.05")
     if args.vocab is not None:
@@ -147,6 +154,8 @@ def check(args: argparse.Namespace) -> None:
         raise UserError(f"--stories {args.stories}: wanted 1 or more")
     if not args.marker.strip() or "\n" in args.marker:
         raise UserError("--marker must be one line that is not empty, such as '<|endoftext|>'")
+    if "-" in args.source and "-" in (args.valid or []):
+        raise UserError("standard input can be read once: give --source or --valid a file instead of -")
     if len(args.source) > 1 and {"-", "stories", "tinystories"} & set(args.source):
         raise UserError(
             "stories, tinystories and - stand alone after --source; files and folders may be many"
@@ -308,8 +317,11 @@ def folder_beside(out: Path) -> Iterator[Path]:
     """A new folder beside `out` that takes its place at the end, or goes without a trace when something
     fails.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
+    except OSError as error:
+        raise UserError(f"cannot write {out}: {error.strerror or error}; give another --out") from None
     try:
         yield folder
         folder.chmod(0o755)

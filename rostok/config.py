@@ -62,7 +62,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
             content = yaml.load(file, UniqueKeyLoader)
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read the config {path}: {error}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2024-13-01
         raise UserError(f"{path} is not YAML: {error}") from None
     if content is None:
         raise UserError(
@@ -86,7 +86,7 @@ def parse_words(words: Sequence[str]) -> dict[str, Any]:
             raise UserError(f"cannot read the setting '{word}'; wanted key=value, such as optim.lr=3e-4")
         try:
             value = yaml.safe_load(text) if text else ""
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):
             value = text
         *folders, last = key.split(".")
         place = result
@@ -182,6 +182,8 @@ def choose_class(classes: list[Any], value: Mapping[str, Any], key: str, source:
 def to_float(value: str | float, key: str, source: str) -> float:
     try:
         number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        raise UserError(f"{source}: {key} is too large a number") from None
     except ValueError:
         raise UserError(f"{source}: {key} must be a number. Got {value!r}") from None
     if not math.isfinite(number):
@@ -190,11 +192,13 @@ def to_float(value: str | float, key: str, source: str) -> float:
 
 
 def to_int(value: str | float, key: str, source: str) -> int:
-    """Whole numbers, also written as 6e6 or 6_000_000."""
+    """Whole numbers below 2^63, also written as 6e6 or 6_000_000."""
     number = to_float(value, key, source)
     if number != int(number):
         raise UserError(f"{source}: {key} must be a whole number. Got {value!r}")
-    return int(number)
+    if abs(number) >= 1 << 63:
+        raise UserError(f"{source}: {key} is too large a number. Got {value!r}")
+    return value if isinstance(value, int) else int(number)  # a float would round an integer above 2^53
 
 
 def union_members(hint: Any) -> tuple[Any, ...]:

@@ -316,6 +316,10 @@ def _parse(text: str, where: str) -> Any:
 def _field(entry: Any, where: str, field: str) -> str:
     text = entry.get(field) if isinstance(entry, dict) else entry
     if not isinstance(text, str):
+        if isinstance(entry, dict) and field in entry:
+            raise UserError(
+                f"{where} has a {type(text).__name__} in the field {field!r}, wanted text; type --field NAME"
+            )
         names = _names(entry) if isinstance(entry, dict) else f"a {type(entry).__name__}"
         raise UserError(f"{where} has no text in a field {field!r}, only {names}; type --field NAME")
     return text
@@ -400,7 +404,9 @@ class Spool:
         return filled
 
     def end_of_valid(self) -> None:
-        """What was added until now is the validation part; what follows is the training part."""
+        """What was added until now is the validation part; what follows is the training part. UserError without any."""
+        if not len(self):
+            raise UserError("the files of --valid hold no text: give others, or leave --valid out")
         self._given = len(self)
 
     def split(self, valid_share: float) -> str:

@@ -1,7 +1,10 @@
 """The one exception that a user is meant to see, and the one place that turns it into an exit code."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
+
+LONGEST = 1000  # characters of a message; a longer one loses its middle
 
 
 class UserError(Exception):
@@ -17,13 +20,48 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         if reconfigure:
             reconfigure(encoding="utf-8", errors="replace")
     try:
-        return main(sys.argv[1:] if argv is None else argv) or 0
+        return finish(main(sys.argv[1:] if argv is None else argv))
     except UserError as error:
-        print("error: " + " ".join(str(error).split()), file=sys.stderr)
-        return error.exit_code
+        return refuse(str(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader (head, less) has gone: nothing is left to say
-        sys.stdout = None
+        close_output()
         return 0
+    except SystemExit:  # argparse, after --help or a wrong word
+        close_output()
+        raise
+    except OSError as error:  # a path that cannot be looked at, a full disk: no mistake of the program
+        close_output()
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return refuse(
+            f"{place}{error.strerror or error}; check the path, its permissions and the disk's room"
+        )
+    except MemoryError:
+        return refuse("there is not memory enough for this; give it less to work on")
+
+
+def refuse(message: str) -> int:
+    """One line on stderr, whatever the message holds; the exit code of a UserError."""
+    line = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(message.split()))
+    print(
+        "error: " + (line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"),
+        file=sys.stderr,
+    )
+    return UserError.exit_code
+
+
+def finish(code: int | None) -> int:
+    """What main() gave, once all that it printed has left: a closed pipe or a full disk shows here, not at exit."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+    return code or 0
+
+
+def close_output() -> None:
+    """Send what was printed; where that fails, let Python's own flush at exit, which would fail too, go nowhere."""
+    try:
+        finish(0)
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

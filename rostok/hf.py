@@ -67,6 +67,10 @@ def weights_to_hf(weights: Mapping[str, Tensor], config: Sizes) -> dict[str, Ten
 
 def weights_from_hf(weights: Mapping[str, Tensor], config: Mapping[str, Any]) -> dict[str, Tensor]:
     """The inverse of `weights_to_hf`; `config` is what `config_from_hf` gave. Raises UserError for a missing weight."""
+    if config["n_layer"] > len(weights):
+        raise UserError(
+            f"model.safetensors has {len(weights)} tensors, too few for {config['n_layer']} layers"
+        )
     pairs = name_pairs(config["n_layer"], config["tied"])
     parts = [[f"model.layers.{i}.self_attn.{x}_proj.weight" for x in "qkv"] for i in range(config["n_layer"])]
     wanted = [*pairs.values(), *itertools.chain(*parts)]
@@ -137,19 +141,24 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
+    sizes = isinstance(heads, int) and isinstance(width, int) and heads > 0
+    if not sizes or not isinstance(rope, Mapping):
+        raise UserError(
+            "config.json has no num_attention_heads, hidden_size and rope settings of a Qwen3 model"
+        )
     wanted = {
         "model_type": (settings.get("model_type"), "qwen3"),
         "hidden_act": (settings.get("hidden_act", "silu"), "silu"),
         "attention_bias": (bool(settings.get("attention_bias")), False),
         "use_sliding_window": (bool(settings.get("use_sliding_window")), False),
         "rope_type": (rope.get("rope_type", "default"), "default"),
-        "head_dim": (settings.get("head_dim", 128), width // heads if width and heads else None),
+        "head_dim": (settings.get("head_dim", 128), width // heads),
     }
     for key, (came, want) in wanted.items():
         if came != want:
             raise UserError(f"config.json: {key} must be {want} for a GPT of Rostok. Got {came}")
     try:
-        return {
+        config = {
             "kind": "gpt",
             "vocab_size": settings["vocab_size"],
             "context": settings["max_position_embeddings"],
@@ -165,6 +174,12 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
         }
     except KeyError as error:
         raise UserError(f"config.json lacks {error}; is this the folder of a Qwen3 model?") from None
+    for key in ("vocab_size", "context", "n_layer", "n_head", "n_kv_head", "d_model", "d_mlp"):
+        if type(config[key]) is not int or config[key] < 1:
+            raise UserError(
+                f"config.json: the {key} must be a whole number of at least 1. Got {config[key]!r}"
+            )
+    return config
 
 
 # tokenizer

@@ -25,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, BinaryIO, Protocol
 
 import numpy as np
@@ -291,6 +292,11 @@ class Data:
         arrays = [_map(self.folder / s["file"], s["tokens"], self.manifest["dtype"]) for s in shards]
         offsets = [_map(self.folder / s["offsets"], s["texts"] + 1, "int64") for s in shards]
         bases = np.concatenate([[0], np.cumsum([shard["tokens"] for shard in shards], dtype=np.int64)])
+        for shard, part in zip(shards, offsets, strict=True):
+            if part[0] != 0 or part[-1] != shard["tokens"] or (part[1:] <= part[:-1]).any():
+                raise UserError(
+                    f"{self.folder / shard['offsets']} does not say where texts begin; prepare the data anew, --force"
+                )
         starts = [part[:-1] + base for part, base in zip(offsets, bases[:-1], strict=True)]
         totals = self.manifest["splits"][name]
         return Split(
@@ -318,7 +324,7 @@ def _map(path: Path, length: int, dtype: str) -> np.ndarray:
     """Memory-map one .npy file; refuse it in one line when it is not what the manifest says."""
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # the last two: a junk header
         reason = str(error).split("\n")[0]
         raise UserError(f"{path} cannot be read ({reason}); prepare the data anew with --force") from None
     if array.shape != (length,) or array.dtype != np.dtype(dtype).newbyteorder("<"):
@@ -338,7 +344,7 @@ def open_data(folder: str | Path) -> Data:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         _check_manifest(path, manifest)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path} is damaged ({type(error).__name__}: {error}); prepare the data anew"
         ) from None
@@ -361,7 +367,25 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
                 raise UserError(
                     f"{path} names the file {name!r}: only .npy files of its own folder are allowed"
                 )
-        _ = [int(shard[key]) for key in ("tokens", "texts", "bytes")], shard["split"], shard["sha256"]
+        _require(shard, int, "tokens", "texts", "bytes")
+        _require(shard, str, "split", "sha256", "offsets_sha256")
+    _require(manifest, int, "start_id")
+    _require(manifest["tokenizer"], int, "vocab_size")
+    _require(manifest["tokenizer"], str, "name", "sha256")
+    if not 0 < manifest["tokenizer"]["vocab_size"] <= 1 << (8 * np.dtype(manifest["dtype"]).itemsize):
+        raise ValueError(f"{manifest['dtype']} does not hold {manifest['tokenizer']['vocab_size']} ids")
+    for name, totals in manifest["splits"].items():
+        _require(totals, int, "tokens", "texts", "bytes")
+        _require(totals, str, "sha256")
+        if totals["tokens"] != sum(s["tokens"] for s in manifest["shards"] if s["split"] == name):
+            raise ValueError(f"the shards of {name} do not add up to its tokens")
+
+
+def _require(entry: Any, kind: type, *keys: str) -> None:
+    """Raise KeyError or TypeError unless these entries are of this kind; whole numbers must not be negative."""
+    for key in keys:
+        if type(entry[key]) is not kind or (kind is int and entry[key] < 0):
+            raise TypeError(f"{key} is {entry[key]!r}")
 
 
 def verify(folder: str | Path) -> Data:

@@ -17,7 +17,7 @@ Left out: normalisers, several special tokens, any tokenizer that is not byte-le
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -36,6 +36,10 @@ QWEN2_PATTERN = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 SMALLEST_VOCABULARY = 257  # ◆ and the 256 bytes
+LARGEST_VOCABULARY = 1_000_000  # to be learnt; the trainer takes its memory for all of it at once
+LONGEST_WORD = (
+    1000  # characters; the time that a word takes to learn from grows with the square of its length
+)
 DOWNLOAD_TIMEOUT = (5, 30)  # seconds to connect, seconds between two bytes
 
 
@@ -127,12 +131,29 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    bpe.train_from_iterator(texts, trainer)
+    bpe.train_from_iterator(cut_words(texts), trainer)
     return _from_json(bpe.to_str(pretty=True), "the new tokenizer")
 
 
+def cut_words(texts: Iterable[str]) -> Iterator[str]:
+    """The texts to learn from, cut inside words (or blanks) that fill a whole stretch of LONGEST_WORD characters."""
+    for text in texts:
+        begin = 0
+        for end in range(LONGEST_WORD, len(text), LONGEST_WORD):
+            stretch = text[end - LONGEST_WORD : end]
+            if stretch.isspace() or stretch.split(None, 1) == [stretch]:
+                yield text[begin:end]
+                begin = end
+        yield text[begin:]
+
+
 def check_vocab_size(vocab_size: int) -> None:
-    """Raise UserError for a size that has no room for ◆ and the 256 bytes."""
+    """Raise UserError for a size that has no room for ◆ and the 256 bytes, or that nobody can train."""
+    if vocab_size > LARGEST_VOCABULARY:
+        raise UserError(
+            f"a vocabulary of {vocab_size} is too large: type --vocab {LARGEST_VOCABULARY} or less (4096 suits a "
+            "small model)"
+        )
     if vocab_size < SMALLEST_VOCABULARY:
         raise UserError(
             f"a vocabulary of {vocab_size} is too small: ◆ and the 256 bytes need {SMALLEST_VOCABULARY}; "
@@ -160,8 +181,12 @@ def _load_file(file: Path) -> Tokenizer:
     try:
         text = file.read_bytes().decode()
         published = json.loads(text).get("tiktoken")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise UserError(f"{file} is not a tokenizer file ({error}); prepare the data anew") from None
+    if published and published not in tiktoken.list_encoding_names():
+        raise UserError(
+            f"{file} names the encoding {published!r}, which tiktoken does not know; prepare the data anew"
+        )
     return _published(published) if published else _from_json(text, str(file))
 
 
@@ -177,7 +202,11 @@ def _from_json(text: str, where: str) -> Tokenizer:
         pattern = data["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"]
         ranks = {_token_bytes(token): id for token, id in vocab.items() if token not in special}
         merged = [vocab[left + right] for left, right in merges]
-    except (KeyError, TypeError, IndexError, ValueError):
+        size = len(ranks) + len(special)
+        whole = sorted([*ranks.values(), *special.values()]) == list(range(size))
+        if not (whole and pattern and all(bytes([byte]) in ranks for byte in range(256))):
+            raise ValueError
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError):
         raise UserError(
             f"{where} is not a byte-level BPE tokenizer of the kind that prepare.py writes"
         ) from None
@@ -186,10 +215,16 @@ def _from_json(text: str, where: str) -> Tokenizer:
             f"{where}: wanted {START} as the only special token, no normalizer, merges in the order of their "
             "ids; train a tokenizer with prepare.py"
         )
-    size = len(ranks) + len(special)
-    encoding = tiktoken.Encoding(
-        f"bpe-{size}", pat_str=pattern, mergeable_ranks=ranks, special_tokens=special, explicit_n_vocab=size
-    )
+    try:
+        encoding = tiktoken.Encoding(
+            f"bpe-{size}",
+            pat_str=pattern,
+            mergeable_ranks=ranks,
+            special_tokens=special,
+            explicit_n_vocab=size,
+        )
+    except (ValueError, TypeError) as error:  # ids such as 1.0, a split pattern that is no pattern
+        raise UserError(f"{where} is damaged ({error}); prepare the data anew") from None
     return Tokenizer(encoding, text, hashlib.sha256(text.encode()).hexdigest())
 
 

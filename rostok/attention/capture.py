@@ -80,7 +80,8 @@ class Subject:
     def check_place(self, layer: int | None, head: int | None) -> None:
         """Raise UserError unless the 1-based layer and head exist (None is fine)."""
         inside = layer is None or 1 <= layer <= self.n_layer
-        if not inside or not (head is None or 1 <= head <= self.n_head):
+        inside = inside and (head is None or 1 <= head <= self.n_head)
+        if not inside:
             raise UserError(
                 f"this model has layers 1 to {self.n_layer}, heads 1 to {self.n_head}. Got layer {layer}, head {head}"
             )

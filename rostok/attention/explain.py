@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -117,6 +118,12 @@ def run(args: argparse.Namespace) -> int:
     own = [name for name in ("q", "k", "v") if getattr(args, name)]
     if args.what and own:
         raise UserError(f"give an example ({args.what}) or your own matrices (--{own[0]}), not both")
+    if args.as_printed and not args.what:
+        raise UserError(f"--as-printed knows {', '.join(PROGRAMS)}; name one of them")
+    if args.plot and (args.list or args.markdown or args.as_printed or not (args.what or own)):
+        raise UserError(
+            "--plot draws an example or your own matrices, without --list, --markdown or --as-printed"
+        )
     if args.scale is not None and not np.isfinite(args.scale):
         raise UserError(f"--scale must be a finite number. Got {args.scale}")
     if args.plot:
@@ -222,7 +229,7 @@ def load_matrix(path: Path) -> Array:
             raise ValueError(f"numbers are wanted, not {matrix.dtype}")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, RecursionError, UnicodeDecodeError) as error:
+    except (ValueError, TypeError, RecursionError, SyntaxError, TokenError, EOFError) as error:
         raise UserError(f"{path} holds no matrix of numbers, rows of one length: {error}") from None
     matrix = np.atleast_2d(matrix.astype(np.float64))
     if matrix.ndim != 2 or matrix.size == 0:

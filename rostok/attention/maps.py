@@ -75,15 +75,17 @@ def read_text(args: argparse.Namespace) -> str:
 def run(args: argparse.Namespace) -> int:
     """`attend.py map`: read the text, verify, print the summary and the ranking, write the file."""
     out = check_out(args.out, KINDS, args.force)
-    if bool(args.query) != bool(args.key):
+    if (args.query is None) != (args.key is None):
         raise UserError("--query and --key go together: from which word, to which word")
+    if args.occurrence is not None and args.query is None:
+        raise UserError("--occurrence says which mention of the --query word; give --query and --key too")
     if (args.layer is None) != (args.head is None):
         raise UserError("--layer and --head go together; leave out both for a sheet of all heads")
     subject = open_subject(args.run)
     subject.check_place(args.layer, args.head)
     ids, dropped = subject.encode(read_text(args), args.on_long, args.allow_empty)
     view = look(subject, ids)
-    ranking = view.find(args.query, args.key, args.occurrence) if args.query else None
+    ranking = view.find(args.query, args.key, args.occurrence) if args.query is not None else None
     if out:
         write(out, view, args, dropped)
     if args.json:
