@@ -294,9 +294,8 @@ class Data:
         bases = np.concatenate([[0], np.cumsum([shard["tokens"] for shard in shards], dtype=np.int64)])
         for shard, part in zip(shards, offsets, strict=True):
             if part[0] != 0 or part[-1] != shard["tokens"] or (part[1:] <= part[:-1]).any():
-                raise UserError(
-                    f"{self.folder / shard['offsets']} does not say where texts begin; prepare the data anew, --force"
-                )
+                path = self.folder / shard["offsets"]
+                raise UserError(f"{path} does not say where texts begin; prepare the data anew with --force")
         starts = [part[:-1] + base for part, base in zip(offsets, bases[:-1], strict=True)]
         totals = self.manifest["splits"][name]
         return Split(
