@@ -219,7 +219,8 @@ def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namesp
         losses = score(model, targets, bar)
     except UserError as error:
         raise UserError(f"{name}: {error}") from None
-    about = {key: run.state.get(key) for key in ("tokens", "seconds", "step")}
+    told = {key: run.state.get(key) for key in ("tokens", "seconds", "step")}
+    about = {key: value if isinstance(value, int | float) else None for key, value in told.items()}
     return Row(name, sees(model), targets, losses, {"parameters": model.parameter_groups(), **about})
 
 
@@ -350,8 +351,8 @@ def notes(runs: Sequence[Run], folders: Sequence[Path], opened: dict[Path, Data]
     """What a reader must know beside the numbers."""
     result = []
     for run, folder in zip(runs, folders, strict=True):
-        trained = run.state.get("data_sha256", {})
-        if trained.get("valid") != opened[folder].split("valid").sha256:
+        trained = run.state.get("data_sha256")
+        if not isinstance(trained, dict) or trained.get("valid") != opened[folder].split("valid").sha256:
             result.append(
                 f"{run.folder.name} was trained from other shards: make sure that it has not read these texts"
             )

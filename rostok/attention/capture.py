@@ -93,7 +93,13 @@ def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
     from rostok.tokenizer import load_tokenizer
 
     step = find_step(Path(path))
-    config = read_state(step)["model"]
+    try:
+        state = read_state(step)
+    except RecursionError as error:
+        raise UserError(f"{step / 'state.json'} is not a checkpoint's state: {error}") from None
+    config = state.get("model")
+    if not isinstance(config, dict):
+        raise UserError(f"{step / 'state.json'} does not say what the model is; give another step of the run")
     if config.get("kind") not in kinds:
         raise UserError(
             f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
@@ -101,8 +107,32 @@ def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
     weights = {
         name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
     }
+    if config["kind"] == "gpt":
+        check_fit(weights, config, step)
+    tokenizer = load_tokenizer(step.parent / "tokenizer.json")
+    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
+        raise UserError(
+            f"{step.parent / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
+        )
     name = step.parent.name or step.name
-    return Subject(name, weights, config, load_tokenizer(step.parent / "tokenizer.json"), step.parent)
+    return Subject(name, weights, config, tokenizer, step.parent)
+
+
+def check_fit(weights: Mapping[str, np.ndarray], config: Mapping[str, Any], step: Path) -> None:
+    """Raise UserError unless these are the weights of the model that `config` describes: one token goes through."""
+    try:
+        for key in ("vocab_size", "context", "n_layer", "n_head"):
+            if type(config[key]) is not int or config[key] < 1:
+                raise ValueError(f"{key} is {config[key]!r}")
+        layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
+        if len(layers) != config["n_layer"] or len(weights["embed.weight"]) != config["vocab_size"]:
+            raise ValueError(f"there are {len(layers)} layers and {len(weights['embed.weight'])} ids")
+        with np.errstate(all="ignore"):  # a broken weight is reported by look(), by layer and head
+            forward(weights, config, np.zeros(1, dtype=np.int64))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise UserError(
+            f"the weights in {step} do not fit the model its state.json describes: {error}"
+        ) from None
 
 
 @dataclass(frozen=True)
