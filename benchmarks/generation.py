@@ -1,7 +1,7 @@
 """Tokens a second of our generation and of Hugging Face's `generate`, on the same weights, in one process.
 
     python benchmarks/generation.py                                # Rostok's shape, random weights, vocabulary 8192
-    python benchmarks/generation.py checkpoints/rostok --text valid.txt    # a run; each form's cost in perplexity
+    python benchmarks/generation.py checkpoints/rostok --text valid.txt  # a run, and what each form costs
     python benchmarks/generation.py --clock cpu --threads 1        # on a busy machine: processor time of one thread
 
 Every round runs all variants one after the other, greedy; a ratio is the median over rounds of ratios within a round.
