@@ -9,6 +9,7 @@
     python attend.py heads RUN --out card.png       # what every head does; --ablate: is it used
     python attend.py name RUN RUN2                  # an invented name, heard for the second time
     python attend.py pronoun RUN                    # "he" -> "Tom"
+    python attend.py forming RUN --out forming.png  # the heads as they formed; trained with probe.every=N
     python attend.py page RUN --out page.html       # one offline page
 
 This file only parses words. What a subcommand does lives in rostok/attention/, in a file of the subcommand's name.
@@ -17,7 +18,7 @@ This file only parses words. What a subcommand does lives in rostok/attention/, 
 import argparse
 from collections.abc import Callable, Sequence
 
-from rostok.attention import explain, explorer, heads, maps, probes
+from rostok.attention import explain, explorer, forming, heads, maps, probes
 from rostok.errors import run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
@@ -42,6 +43,11 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
         probes.run_name,
     ),
     "pronoun": ("does a head send he and she to the name", probes.add_pronoun_arguments, probes.run_pronoun),
+    "forming": (
+        "the heads as they form during training, against the loss",
+        forming.add_arguments,
+        forming.run,
+    ),
     "page": (
         "one offline page to see and play with attention",
         explorer.add_arguments,

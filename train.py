@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint, passport
 from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections
+from rostok.attention.forming import ProbeConfig
 from rostok.config import dump_yaml, find_config, load_config, read_yaml
 from rostok.diary import Diary, describe
 from rostok.errors import UserError, run_main
@@ -80,6 +81,7 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    probe: ProbeConfig = field(default_factory=ProbeConfig)  # the heads as they form: attend.py forming
     tokens: Annotated[int, Field(gt=0)] = 6_000_000  # training targets over the whole run, at most
     batch: Annotated[int, Field(gt=0)] = 8  # rows of `context` tokens in one forward pass
     accumulate: Annotated[int, Field(gt=0)] = 1  # forward passes in one step
@@ -433,7 +435,7 @@ FREE = (
     "eval_rows",
     "sample_tokens",
 )
-FREE = (*FREE, "early_stop", "save_every", "log_every", "keep", "tensorboard")
+FREE = (*FREE, "probe", "early_stop", "save_every", "log_every", "keep", "tensorboard")
 
 
 def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], None]) -> None:

@@ -4,6 +4,7 @@ It looks at a training (train.py) and never touches it; a run that nobody listen
 """
 
 import contextlib
+import dataclasses
 import math
 import sys
 import time
@@ -12,6 +13,8 @@ from typing import Any
 from tqdm import tqdm
 
 from rostok.advisor import Advisor
+from rostok.attention.forming import probe_model
+from rostok.checkpoint import model_tensors
 from rostok.generate import Sampling, generate
 from rostok.metrics import MetricsLog, plot_losses
 from rostok.runtime import measure_peak, uncompiled
@@ -51,6 +54,9 @@ class Diary:
             self.write(seconds=seconds, loss=loss, lr=lr, **finite, **speed)
             self.bar.total = self.training.plan.steps(state.step)
             self.bar.set_postfix_str(f"loss {loss:.3f}, {speed.get('tokens_per_s', 0):,.0f} tokens/s")
+        every = self.config.probe.every
+        if every and state.step % every == 0 and self.training.place.first:
+            self.probe()
         self.advise(self.advisor.after_step(state.step, loss, norm))
         self.bar.update()
 
@@ -62,6 +68,13 @@ class Diary:
             self.sample()
         if self.training.place.first and time.perf_counter() - self.plotted > 60:
             self.plot()
+
+    def probe(self) -> None:
+        """How far the heads have come, from a copy of the weights in NumPy. A window MLP has no heads."""
+        training = self.training
+        if self.config.model.kind == "gpt":
+            settings = dataclasses.asdict(self.config.model)
+            self.write(heads=probe_model(model_tensors(training.model), settings, training.tokenizer))
 
     def sample(self) -> None:
         """Let the model write a little, from ◆ and with a generator of its own: losses do not show everything."""

@@ -15,6 +15,7 @@ import yaml
 
 from model import GPTConfig, build_model
 from rostok.checkpoint import save_step
+from rostok.optim import OptimConfig, build_optimizer
 from rostok.tokenizer import Tokenizer
 
 D, E, WHO = 128, 64, 40  # stream, head, coordinates that say who a token is
@@ -108,5 +109,6 @@ def save_hand_built(run: Path, tokenizer: Tokenizer, data: Path | None, **change
     (run / "config.yaml").write_text(
         yaml.safe_dump({"data": {"path": str(data)}} if data else {"name": "hand"})
     )
-    save_step(run, 1, model, torch.optim.SGD(model.parameters()), {"model": dataclasses.asdict(config)})
+    optimizer = build_optimizer(model, OptimConfig())
+    save_step(run, 1, model, optimizer, {"model": dataclasses.asdict(config)})
     return run

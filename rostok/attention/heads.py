@@ -1,4 +1,4 @@
-"""`attend.py heads`: the report card of every head of a trained run; and the heads as they form during training.
+"""`attend.py heads`: the report card of every head of a trained run.
 
     python attend.py heads checkpoints/rostok                            # a table; held-out texts of the run's data
     python attend.py heads checkpoints/rostok --out card.png             # 48 cells; also .svg, .json, .csv
@@ -43,6 +43,7 @@ from rostok.attention.scores import (
     shifts_for,
     summarize,
     text_scores,
+    token_pool,
     uniform,
     verdicts,
     weight_when_free,
@@ -206,21 +207,6 @@ def from_file(tokenizer: Tokenizer, path: Path) -> list[Array]:
 
 def encoded(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Array]:
     return [np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(texts)]
-
-
-def token_pool(tokenizer: Tokenizer, counts: Array) -> Array:
-    """Ids for random probes: whole UTF-8 pieces that are no sign, the middle 92 % by how often they come."""
-    ids = [i for i in range(tokenizer.vocab_size) if i != tokenizer.start_id and is_whole(tokenizer.piece(i))]
-    order = sorted(ids, key=lambda i: (-counts[i], i))
-    edge = round(0.04 * len(order))
-    return np.array(order[edge : len(order) - edge])
-
-
-def is_whole(piece: bytes) -> bool:
-    try:
-        return piece.decode("utf-8").isprintable()
-    except UnicodeDecodeError:
-        return False
 
 
 # ---- 2. to 4. scores and verdicts --------------------------------------------------------------------------
@@ -622,30 +608,3 @@ def context_score(subject: Subject, texts: Sequence[Array], wanted: int) -> dict
         "late_nats": number(means[late]), "early_nats": number(means[early]),
         "late_with_32": number(np.mean(control)), "by_place": [number(x) for x in by_place],
     }  # fmt: skip
-
-
-# ---- the heads as they form --------------------------------------------------------------------------------
-
-
-def probe_heads(
-    weights: Mapping[str, Array], config: Mapping[str, Any], pool: Array, seed: int = 0
-) -> dict[str, list[list[float]]]:
-    """Induction, previous-token and start scores of all heads, (L, H) lists, from one small set of repeated tokens.
-
-    Fast and always on the same tokens; touches no random state but its own. Induction is the best shift >= 1 of the
-    minimum over periods. weights: name -> float32 array, as rostok.attention.reference.forward takes them.
-    """
-    start_id, rng = int(config["start_id"]), np.random.default_rng(seed)
-    probes = probes_for(int(config["context"]), pool, start_id, rng, rows=1)
-    shifts, by_probe, others = shifts_for(probes), [], []
-    for probe in probes:
-        trace: dict[str, Array] = {}
-        forward(weights, config, probe.ids, trace, keep=lambda name: name.endswith("attn.pattern"))
-        maps = np.stack(list(trace.values()))
-        by_probe.append(induction(maps, probe.ids, probe.asked, shifts, start_id))
-        scores = text_scores(maps, probe.ids, start_id)
-        others.append(np.stack([scores["prev"], scores["bos"]]))
-    best = np.min(by_probe, axis=0)[1:].max(0)
-    previous, start = np.mean(others, axis=0)
-    named: Sequence[tuple[str, Array]] = (("induction", best), ("previous", previous), ("start", start))
-    return {name: np.round(values.astype(float), 4).tolist() for name, values in named}

@@ -25,10 +25,10 @@ from rostok import __version__
 from rostok.attention.ablate import Place, all_heads, silence
 from rostok.attention.capture import Subject, look, open_subject
 from rostok.attention.card import verified
-from rostok.attention.heads import maps_of, number, token_pool
+from rostok.attention.heads import maps_of, number
 from rostok.attention.maps import check_out, write_file
 from rostok.attention.reference import Array, Edit, forward, softmax
-from rostok.attention.scores import induction, positional_share, probes_for, shifts_for
+from rostok.attention.scores import induction, positional_share, probes_for, shifts_for, token_pool
 from rostok.errors import UserError
 
 BOOK_NAME = '"or" after the second "Z" in gpt-1: under 1 %'

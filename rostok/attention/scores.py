@@ -20,12 +20,13 @@ import numpy.typing as npt
 
 from rostok.attention.reference import Array
 from rostok.errors import UserError
+from rostok.tokenizer import Tokenizer
 
 FIRST = 2  # scores begin with query 2, so that "previous" is never ◆
 LEAST_FREE = 0.05  # where less attention than this is not on ◆, what it does is not asked
 SINK_LENGTH, SINK_SHARE = 64, 0.3  # Gu et al. 2024, arXiv:2410.10781
 PERIODS = (20, 25, 30, 50)
-COPIES = 4
+COPIES, LEAST_CONTEXT = 4, 16
 SHIFTS = 9  # key 0 .. 8 places after the earlier copy
 STRONG, PARTIAL = (0.40, 5.0), (0.20, 3.0)  # least score, least multiple of its baseline
 KINDS = {
@@ -161,6 +162,21 @@ def copying(values: Array, proj: Array, unembed: Array, ids: npt.ArrayLike) -> A
 # ---- on repeated tokens ------------------------------------------------------------------------------------
 
 
+def token_pool(tokenizer: Tokenizer, counts: Array) -> Array:
+    """Ids for random probes: whole UTF-8 pieces that are no sign, the middle 92 % by how often they come."""
+    ids = [i for i in range(tokenizer.vocab_size) if i != tokenizer.start_id and is_whole(tokenizer.piece(i))]
+    order = sorted(ids, key=lambda i: (-counts[i], i))
+    edge = round(0.04 * len(order))
+    return np.array(order[edge : len(order) - edge])
+
+
+def is_whole(piece: bytes) -> bool:
+    try:
+        return piece.decode("utf-8").isprintable()
+    except UnicodeDecodeError:
+        return False
+
+
 @dataclass(frozen=True)
 class Probe:
     """◆ and a stretch of tokens, several times over: ids (T,); asked (T,) bool, all copies but the first."""
@@ -196,6 +212,8 @@ def probes_for(context: int, pool: Array, start_id: int, rng: np.random.Generato
 
     The periods are 20, 25, 30 and 50 where the context has room for two copies of them, else parts of the context.
     """
+    if context < LEAST_CONTEXT:
+        raise UserError(f"not enough tokens: repeats need a context of {LEAST_CONTEXT}, this model's is {context}")
     periods = (
         PERIODS if context > 2 * PERIODS[-1] else tuple(max(3, context // part) for part in (7, 5, 4, 3))
     )
