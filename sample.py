@@ -416,17 +416,17 @@ class Session:
             self.reader.cut(0, 1)
             self.marks.clear()
         elif key in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "tokens", "seed"):
-            self.set(key, value.strip())
+            self.set(key, value.strip(), name)
         else:
             print(HELP, file=sys.stderr)
         return True
 
-    def set(self, key: str, value: str) -> None:
+    def set(self, key: str, value: str, typed: str) -> None:
         kind = type(getattr(self.options, key))
         try:
             changed = argparse.Namespace(**{**vars(self.options), key: kind(value)})
         except ValueError:
-            raise UserError(f"/{key} wants a number. Got {value!r}") from None
+            raise UserError(f"/{typed} wants a number. Got {value!r}") from None
         if changed.tokens < 0:
             raise UserError(f"/tokens must be 0 or more. Got {value}")
         sampling_of(changed)

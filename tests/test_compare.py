@@ -316,7 +316,7 @@ def test_a_run_that_sees_the_future_is_refused(runs, tmp_path, capsys, monkeypat
         (["RUN", "--data", "nowhere"], "nowhere"),
         (["RUN", "--stride", "32"], "--stride must be from 1 to 31 for a context of 32. Got 32"),
         (["RUN", "--tokens-html", "x.html"], "name two such runs"),
-        (["RUN", "--json", "/dev/null/x.json"], "cannot write /dev/null/x.json"),
+        (["RUN", "--json", "/dev/null/x.json"], "/dev/null/x.json lies below a file"),
     ],
 )
 def test_one_line_for_what_cannot_be(runs, capsys, words: list[str], wanted: str) -> None:

@@ -213,7 +213,9 @@ def probes_for(context: int, pool: Array, start_id: int, rng: np.random.Generato
     The periods are 20, 25, 30 and 50 where the context has room for two copies of them, else parts of the context.
     """
     if context < LEAST_CONTEXT:
-        raise UserError(f"not enough tokens: repeats need a context of {LEAST_CONTEXT}, this model's is {context}")
+        raise UserError(
+            f"not enough tokens: repeats need a context of {LEAST_CONTEXT}, this model's is {context}"
+        )
     periods = (
         PERIODS if context > 2 * PERIODS[-1] else tuple(max(3, context // part) for part in (7, 5, 4, 3))
     )
