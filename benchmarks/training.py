@@ -86,7 +86,7 @@ def peer_model(config: GPTConfig, device: torch.device) -> torch.nn.Module:
         "num_key_value_heads": config.kv_heads, "head_dim": config.d_head,
         "max_position_embeddings": config.context, "tie_word_embeddings": True,
     }  # fmt: skip
-    model: torch.nn.Module = Qwen3ForCausalLM(Qwen3Config(**sizes))
+    model: Any = Qwen3ForCausalLM(Qwen3Config(**sizes))
     return model.to(device).train()
 
 

@@ -1,5 +1,6 @@
 """Device, number format, compiler and threads: what is chosen, why, and what happens where it is not there."""
 
+import math
 import re
 from pathlib import Path
 
@@ -134,18 +135,19 @@ def pieces(dtype: torch.dtype, time: int) -> list[Tensor]:
 @pytest.mark.parametrize("time", [1, 5, 64, 130])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_blockwise_attention_equals_the_fused_kernel(dtype: torch.dtype, time: int) -> None:
-    """Within one ulp of the format at the size of the values, forward and backward."""
+    """In bf16, where it is used, within one ulp of the largest value; in fp32 within a few. Gradients near that."""
     q, k, v = pieces(dtype, time)
-    ulp = 2 * torch.finfo(dtype).eps
     fused, blocks = attend_causal_sdpa(q, k, v), attend_blockwise(q, k, v)
-    scale = fused.abs().max().item()
-    torch.testing.assert_close(blocks, fused, rtol=0, atol=ulp * scale)
+    ulp = torch.finfo(dtype).eps * 2 ** math.floor(math.log2(fused.abs().max().item()))
+    torch.testing.assert_close(blocks, fused, rtol=0, atol=ulp * (1 if dtype == torch.bfloat16 else 4))
     for one, two in zip(
         torch.autograd.grad(fused.square().sum(), (q, k, v)),
         torch.autograd.grad(blocks.square().sum(), (q, k, v)),
         strict=True,
     ):
-        torch.testing.assert_close(two, one, rtol=0, atol=20 * ulp * max(1.0, one.abs().max().item()))
+        torch.testing.assert_close(
+            two, one, rtol=0, atol=40 * torch.finfo(dtype).eps * max(1.0, one.abs().max().item())
+        )
 
 
 def attend_causal_sdpa(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
