@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
 LONGEST = 1000  # characters of a message; a longer one loses its middle
 
 
@@ -38,7 +39,9 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         return refuse(
             f"{place}{error.strerror or error}; check the path, its permissions and the disk's room"
         )
-    except MemoryError:
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in NO_MEMORY):
+            raise
         return refuse("there is not memory enough for this; give it less to work on")
 
 

@@ -59,6 +59,11 @@ def leftovers(folder: Path) -> list[str]:
         ),
         (OSError(28, "No space left on device"), "error: No space left on device; check the path"),
         (MemoryError(), "error: there is not memory enough"),
+        (
+            RuntimeError("DefaultCPUAllocator: can't allocate memory: 8 TB"),
+            "error: there is not memory enough",
+        ),
+        (RuntimeError("CUDA out of memory."), "error: there is not memory enough"),
         (UserError("a\n b \x1b[31m\0"), "error: a b \ufffd[31m\ufffd\n"),
     ],
 )
@@ -72,6 +77,14 @@ def test_what_the_system_refuses_is_one_line(
     told = capsys.readouterr().err
     assert told.startswith(line)
     assert told.count("\n") == 1
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    def fail(_: object) -> int:
+        raise RuntimeError("shapes do not fit")
+
+    with pytest.raises(RuntimeError, match="shapes do not fit"):
+        run_main(fail, [])
 
 
 def test_an_endless_word_is_shortened(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
