@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -94,6 +95,12 @@ class TrainConfig:
     log_every: Annotated[int, Field(gt=0)] = 10  # steps
     keep: Annotated[int, Field(gt=0)] = 2  # newest checkpoints that are kept, besides the best
     tensorboard: bool = False  # also write RUN/tensorboard (pip install rostok[tensorboard])
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"(?!\.)[\w.+-]{1,100}", self.name):
+            raise ValueError(
+                f"name must be a plain name for the run's folder below `out`. Got {self.name[:60]!r}"
+            )
 
     @property
     def tokens_per_step(self) -> int:

@@ -164,7 +164,7 @@ def read_state(step_folder: Path) -> dict[str, Any]:
             raise ValueError("no hashes in it")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; wanted a step folder of a run") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a checkpoint's state: {error}{other_steps(step_folder)}") from None
     return state
 
@@ -178,7 +178,7 @@ def complete_steps(run: Path) -> list[Path]:
 def read_pointer(run: Path, name: str) -> Path | None:
     """The step folder that `latest` or `best` names, or None where there is none."""
     try:
-        target = (run / name).read_text(encoding="utf-8").strip()
+        target = (run / name).read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return None
     if target != Path(target).name or not target.startswith("step-"):
@@ -291,11 +291,14 @@ def load_run(
     tensors = read_tensors(step_folder, "model.safetensors")
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise UserError(f"{folder / 'config.yaml'} holds no settings; put the run's own back")
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
+    try:
         model = build_model(state["model"])
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
-    except (OSError, yaml.YAMLError) as error:
-        raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise UserError(
             f"the weights in {step_folder} do not fit the model its state.json describes: {error}"
         ) from None

@@ -128,6 +128,12 @@ def test_the_models_own_errors_come_through() -> None:
         load_config(TrainConfig, None, ["model.d_model=100"])
 
 
+@pytest.mark.parametrize("name", ["../../evil", "/abs", ".", "..", "a/b", "x" * 300, "nul\x00"])
+def test_a_run_is_a_folder_below_out(name: str) -> None:
+    with pytest.raises(UserError, match="name must be a plain name"):
+        load_config(TrainConfig, None, [f"name='{name}'"] if "\x00" not in name else ['name="nul\\0"'])
+
+
 def test_a_missing_config_names_the_built_in_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no config 'rostock'; .*did you mean 'rostok'"):
         find_config("rostock", CONFIGS[0].parent)

@@ -18,6 +18,7 @@ import torch
 
 import train as front
 from conftest import ROOT, tiny_words
+from model import build_model
 from rostok import checkpoint
 from rostok.config import load_config
 from rostok.errors import UserError
@@ -390,3 +391,33 @@ def test_early_stop(tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyP
     run = train(config_of(tiny_data, tmp_path, *words), quiet=True)
     assert names(run)[-1] == "step-000008"
     assert train(config_of(tiny_data, tmp_path, *words), quiet=True) == run
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "wanted"),
+    [
+        ("step/state.json", b"[" * 99999, "is not a checkpoint's state"),
+        ("best", b"\xff", "must hold the name of a step folder"),
+        ("config.yaml", b"- 1\n", "holds no settings"),
+        ("config.yaml", b"\xff", "cannot read"),
+    ],
+)
+def test_damaged_text_files_are_one_line(
+    tiny_run: Path, tmp_path: Path, name: str, content: bytes, wanted: str
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    path = checkpoint.find_step(run) / "state.json" if name.startswith("step/") else run / name
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=wanted):
+        checkpoint.load_run(run, build_model)
+
+
+@pytest.mark.parametrize("model", ["x", [], {"kind": "gpt", "sizes": 3}])
+def test_a_state_that_describes_no_model_is_one_line(tiny_run: Path, tmp_path: Path, model: object) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(tiny_run, run)
+    path = checkpoint.find_step(run) / "state.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"model": model}))
+    with pytest.raises(UserError, match="do not fit the model"):
+        checkpoint.load_run(run, build_model)
