@@ -13,6 +13,7 @@ import argparse
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ GREEDY = 50
 def open_llama(file: Path, context: int) -> Any:
     """The file in llama.cpp, on the CPU, keeping the logits of every position; 0 is its name of float32."""
     try:
-        from llama_cpp import Llama
+        from llama_cpp import Llama  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError("this check needs llama-cpp-python; type: pip install llama-cpp-python") from None
     return Llama(str(file), n_ctx=context, n_gpu_layers=0, type_k=0, type_v=0, logits_all=True, verbose=False)
@@ -97,7 +98,7 @@ def compare(run: Run, kind: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

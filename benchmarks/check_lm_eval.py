@@ -17,7 +17,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +93,8 @@ def rostok_nats(run: Run, texts: list[str], context: int) -> float:
 def harness_bits(folder: Path, texts: list[str], work: Path) -> float:
     """Bits a byte that lm-evaluation-harness prints for the exported folder. Raises UserError without the harness."""
     try:
-        import lm_eval
-        from lm_eval.tasks import TaskManager
+        import lm_eval  # pyright: ignore[reportMissingImports]
+        from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError("this check needs lm-evaluation-harness; type: pip install 'lm_eval[hf]'") from None
     lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
@@ -113,7 +113,7 @@ def harness_bits(folder: Path, texts: list[str], work: Path) -> float:
     return answer["results"]["rostok_held_out"]["bits_per_byte,none"]
 
 
-def main(argv: list[str]) -> int:
+def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

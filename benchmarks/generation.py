@@ -8,6 +8,9 @@ Every round runs all variants one after the other, greedy; a ratio is the median
 A table for people, one line of JSON last for programs. Left out: sampling (it costs both sides the same), training.
 """
 
+# transformers' models and torch's modules have attributes that no checker knows
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
+
 import argparse
 import json
 import math

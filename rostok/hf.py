@@ -141,8 +141,7 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
-    sizes = isinstance(heads, int) and isinstance(width, int) and heads > 0
-    if not sizes or not isinstance(rope, Mapping):
+    if not isinstance(heads, int) or not isinstance(width, int) or heads < 1 or not isinstance(rope, Mapping):
         raise UserError(
             "config.json has no num_attention_heads, hidden_size and rope settings of a Qwen3 model"
         )

@@ -1,5 +1,7 @@
 """The KV cache against no cache: every way to cut a text into chunks and to pack texts into a batch."""
 
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
+
 import warnings
 
 import pytest

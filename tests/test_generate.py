@@ -1,5 +1,7 @@
 """Filters against Hugging Face's, draws, the window's policy, stop strings; models are fakes of a few lines."""
 
+# pyright: reportArgumentType=false
+
 import itertools
 import math
 

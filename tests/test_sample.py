@@ -1,5 +1,7 @@
 """sample.py as a user meets it: every mode on a tiny run, every error one line, no word that ends in a traceback."""
 
+# pyright: reportArgumentType=false
+
 import io
 import json
 import sys

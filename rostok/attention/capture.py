@@ -64,7 +64,7 @@ class Subject:
             )
         return (ids[: self.context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
 
-    def pieces(self, ids: Sequence[int]) -> list[str]:
+    def pieces(self, ids: Sequence[int] | np.ndarray) -> list[str]:
         """What each token spells; bytes that are no whole character are shown as ⟨D0⟩."""
         return [self.piece(int(i)) for i in ids]
 
@@ -229,7 +229,7 @@ def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
     return f"; near it: {', '.join(close)}" if close else "; give a word of the text"
 
 
-def look(subject: Subject, ids: Sequence[int]) -> View:
+def look(subject: Subject, ids: Sequence[int] | np.ndarray) -> View:
     """Run the reference on ids (T,) and verify the maps. Raises UserError when a weight is not a number.
 
     Raises RuntimeError when the maps fail their checks, which only a bug can cause: nothing may then be written.

@@ -207,7 +207,7 @@ def sheet(view: View, lang: str) -> Any:
     axes = figure.subplots(n_layer, n_head, squeeze=False)
     layer_word, head_word = {"en": ("layer", "head"), "ru": ("слой", "голова")}[lang]
     for la, he in np.ndindex(n_layer, n_head):
-        place = axes[la, he]
+        place: Any = axes[la, he]
         place.imshow(closed(view.maps[la, he]), **shading())
         place.set(xticks=[], yticks=[])
         place.set_facecolor("#dfe3e8")

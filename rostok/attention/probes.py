@@ -523,7 +523,7 @@ def pronoun_probe(subject: Subject, seed: int = 0) -> dict[str, Any]:
         "model": subject.name, "layer": int(place[0]), "head": int(place[1]), "chosen_on": half,
         "chosen_mean": number(means[place]), "chosen_share": number(shares[place]),
         "held_out": {name: of_head(array[(slice(None), *place)]) for name, array in values.items()},
-        "distance": distances(made), "posr2": number(head_posr2(subject, made[half:], *place)),
+        "distance": distances(made), "posr2": number(head_posr2(subject, made[half:], int(place[0]), int(place[1]))),
         "checks": {"max_error": max(checks.row_sums, checks.sdpa), "verified": checks.line()},
         "all_heads": [[number(x) for x in row] for row in names[half:].mean(0)],
     }  # fmt: skip
