@@ -292,7 +292,9 @@ def load_run(
     try:
         config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         if not isinstance(config, dict):
-            raise UserError(f"{folder / 'config.yaml'} is damaged: it holds no settings; put the run's own back")
+            raise UserError(
+                f"{folder / 'config.yaml'} is damaged: it holds no settings; put the run's own back"
+            )
     except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
     try:
