@@ -440,12 +440,20 @@ def test_compare_refuses_its_files_before_the_work(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-@pytest.mark.parametrize("config", ["", "- 1", "data: 5", "data:\n  path: 5"])
+@pytest.mark.parametrize(
+    ("config", "wanted"),
+    [
+        ("", "it holds no settings"),
+        ("- 1", "it holds no settings"),
+        ("data: 5", "name the shards to score on with --data"),
+        ("data:\n  path: 5", "name the shards to score on with --data"),
+    ],
+)
 def test_compare_with_a_run_that_names_no_data(
-    config: str, tiny_run: Path, tmp_path: Path, refused: Callable[..., str]
+    config: str, wanted: str, tiny_run: Path, tmp_path: Path, refused: Callable[..., str]
 ) -> None:
     run = damaged(tiny_run, tmp_path / "run", "config.yaml", config)
-    assert "name the shards to score on with --data" in refused(compare.main, run)
+    assert wanted in refused(compare.main, run)
 
 
 def test_compare_does_without_what_a_state_only_tells(tiny_run: Path, tmp_path: Path) -> None:
