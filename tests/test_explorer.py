@@ -312,7 +312,7 @@ def test_command_says_what_is_wrong(
         "there is no run folder": [str(tmp_path / "none"), *page],
         "has no attention": [str(window), *page],
         "the text is empty": [run, "--text", "", *page],
-        "--text or --file, not both": [run, "--text", "a", "--file", "b", *page],
+        "or --file FILE, one of the two": [run, "--text", "a", "--file", "b", *page],
         "cannot read": [run, "--file", str(tmp_path / "none.txt"), *page],
         "is not UTF-8": [run, "--file", str(binary), *page],
         "--query and --key go together": [run, "--text", "Tom", "--query", "Tom", *page],

@@ -24,7 +24,6 @@ import html
 import json
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,7 +32,9 @@ import numpy as np
 
 from rostok import __version__
 from rostok.attention import codec
+from rostok.attention.capture import open_subject
 from rostok.attention.examples import examples_json
+from rostok.attention.maps import read_text
 from rostok.attention.reference import forward, rms_norm, rope, softmax
 from rostok.errors import UserError
 
@@ -543,75 +544,31 @@ def run(args: argparse.Namespace) -> int:
 
 def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A document for every text and run that the words ask for."""
-    runs = [_open(args.run)] + ([_open(args.compare)] if args.compare else [])
-    if len({tokenizer.sha256 for *_, tokenizer in runs}) > 1:
+    runs = [open_subject(path) for path in (args.run, args.compare) if path]
+    if len({subject.tokenizer.sha256 for subject in runs}) > 1:
         raise UserError(
             f"{args.run} and {args.compare} have different tokenizers; compare runs of one tokenizer"
         )
     out = []
     for name, (text, *look) in _texts(args).items():
-        for number, (folder, weights, config, tokenizer) in enumerate(runs):
-            ids, dropped = _fit(
-                [tokenizer.start_id, *tokenizer.encode(text)], int(config["context"]), args.on_long
-            )
-            again = number and folder == runs[0][0]
-            steps = _steps(args.steps, int(config["n_layer"]), int(config["n_head"])) if not number else None
-            doc = document(weights, config, ids, tokenizer, run=f"{folder} (2)" if again else folder, text=name,
+        for number, subject in enumerate(runs):
+            ids, dropped = subject.encode(text, args.on_long, args.allow_empty)
+            run = f"{subject.name} (2)" if number and subject.name == runs[0].name else subject.name
+            steps = _steps(args.steps, subject.n_layer, subject.n_head) if not number else None
+            doc = document(subject.weights, subject.config, ids, subject.tokenizer, run=run, text=name,
                            look=(look[0], look[1]) if look else None, steps=steps, dropped=dropped)  # fmt: skip
             out.append(doc)
     return out
-
-
-def _open(path: str) -> tuple[str, dict[str, np.ndarray], dict[str, Any], Any]:
-    """A run as (name, weights, model settings, tokenizer). Raises UserError for all that is not an attention run."""
-    from rostok.checkpoint import find_step, read_state, read_tensors  # these need torch, the demo does not
-    from rostok.tokenizer import load_tokenizer
-
-    step = find_step(Path(path))
-    config = read_state(step)["model"]
-    if config.get("kind") != "gpt":
-        raise UserError(
-            f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
-        )
-    weights = {
-        name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
-    }
-    return step.parent.name, weights, config, load_tokenizer(step.parent / "tokenizer.json")
 
 
 def _texts(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     """Name -> (text, query word, key word) or (text,)."""
     if args.text is None and args.file is None:
         return dict(STORIES)
-    if args.text is not None and args.file is not None:
-        raise UserError("give --text or --file, not both")
-    text = args.text if args.text is not None else _read(str(args.file))
-    if not text and not args.allow_empty:
-        raise UserError("the text is empty; give some words, or --allow-empty to see the start sign alone")
     if bool(args.query) != bool(args.key):
         raise UserError("--query and --key go together: from which word, to which word")
+    text = read_text(args)
     return {"own": (text, args.query, args.key) if args.query else (text,)}
-
-
-def _read(name: str) -> str:
-    try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text("utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read {name}: {error.strerror}; give another --file") from error
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name} is not UTF-8 text (byte {error.start}); give a text file") from error
-
-
-def _fit(ids: list[int], context: int, on_long: str) -> tuple[list[int], int]:
-    """Cut a text to the context. ◆ stays in front; also the number of tokens that were left out."""
-    over = len(ids) - context
-    if over <= 0:
-        return ids, 0
-    if on_long == "error":
-        raise UserError(
-            f"the text has {len(ids)} tokens with ◆, the model sees {context}; give --on-long head or tail"
-        )
-    return (ids[:context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
 
 
 def _steps(words: str, n_layer: int, n_head: int) -> list[tuple[int, int]] | None:
