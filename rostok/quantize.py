@@ -2,7 +2,7 @@
 
 A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read and multiplied.
 
-    fp32  on a CPU: stored transposed, (in, out): for one row up to twice as fast as (out, in); same numbers
+    fp32  on a CPU: matrices of as many outputs as inputs, or more, stored transposed: up to twice as fast, same numbers
     bf16  half the bytes; only fast where the processor multiplies bf16 (GPUs from SM 8.0, CPUs with avx512_bf16 or AMX)
     int8  a scale for each output, activations quantised as they come (FBGEMM, x86 only); a head of its own
     auto  bf16 where the device multiplies it, else fp32. Never int8: it changes the text a little
@@ -66,7 +66,7 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
             for name, child in module.named_children():
                 if isinstance(child, nn.Linear) and chosen == "int8":
                     setattr(module, name, Int8Linear(child.weight.detach(), child.bias))
-                elif isinstance(child, nn.Linear):
+                elif isinstance(child, nn.Linear) and child.out_features >= child.in_features:
                     child.weight = nn.Parameter(
                         child.weight.detach().t().contiguous().t(), requires_grad=False
                     )
