@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rostok.errors import UserError, run_main
 
@@ -33,8 +33,15 @@ HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /q
 # ---------------------------------------------------------------------------------------------------- the command line
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse, whose error stays on one line even if the word it complains about does not."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(" ".join(message.split()))
+
+
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     add = parser.add_argument

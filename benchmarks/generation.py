@@ -34,13 +34,8 @@ from rostok.hf import config_to_hf, weights_to_hf
 from rostok.quantize import lay_out
 
 GREEDY = Sampling(temperature=0)
-OURS = {
-    "fp32": "fp32",
-    "bf16": "bf16",
-    "int8_eager": "int8",
-    "fp32_compiled": "fp32",
-    "bf16_compiled": "bf16",
-}
+OURS = {"fp32": "fp32", "bf16": "bf16", "int8_eager": "int8", "int8": "int8"}  # the last one compiled
+OURS |= {"fp32_compiled": "fp32", "bf16_compiled": "bf16"}
 Run = Callable[[list[list[int]], int], Any]
 
 
@@ -79,7 +74,7 @@ def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
 def ours(run: str | None, variant: str) -> Run:
     model: Any = new_model(run)
     lay_out(model, OURS[variant])  # pyright: ignore[reportArgumentType]
-    if variant.endswith("_compiled"):
+    if variant == "int8" or variant.endswith("_compiled"):
         model = CompiledSteps(model)
     return lambda prompts, new: generate(model, prompts, GREEDY, new)
 
@@ -162,7 +157,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--prompt", type=int, default=32)
     parser.add_argument("--new", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--variants", default="fp32,bf16,int8_eager", help=f"of {', '.join(OURS)}")
+    parser.add_argument("--variants", default="fp32,bf16,int8_eager,int8", help=f"of {', '.join(OURS)}")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     options = parser.parse_args(argv)
@@ -200,8 +195,6 @@ def main(argv: Sequence[str]) -> int:
         print(f"\n{label:<16} {'tokens/s':>10} {'x HF fp32':>10}")
         for name in variants:
             print(f"{name:<16} {rate[name]:>10.1f} {result[label]['ratio_hf_fp32'][name]:>10.2f}", flush=True)
-        if "int8_eager" in names:
-            result[label]["ratio_hf_fp32"]["int8"] = result[label]["ratio_hf_fp32"]["int8_eager"]
     if options.run and options.text:
         result["perplexity"] = perplexities(options.run, options.text)
         print("\nperplexity", result["perplexity"])

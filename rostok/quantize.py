@@ -2,7 +2,7 @@
 
 A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read and multiplied.
 
-    fp32  on a CPU: stored transposed, (in, out): for one row up to twice as fast as (out, in); same numbers
+    fp32  on a CPU: matrices of as many outputs as inputs, or more, stored transposed: up to twice as fast, same numbers
     bf16  half the bytes; only fast where the processor multiplies bf16 (GPUs from SM 8.0, CPUs with avx512_bf16 or AMX)
     int8  a scale for each output, activations quantised as they come (FBGEMM, x86 only); a head of its own
     auto  bf16 where the device multiplies it, else fp32. Never int8: it changes the text a little
@@ -11,7 +11,9 @@ Left out: int4, groups of scales, a cache in int8. An int8 batch shares one acti
 on its neighbours; with fp32 it does not.
 """
 
+import itertools
 import warnings
+import weakref
 from typing import Literal
 
 import torch
@@ -20,6 +22,15 @@ from torch import Tensor, nn
 from rostok.errors import UserError
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
+
+
+# torch.compile cannot take FBGEMM's packed weights into a graph, but it can take the number of a layer that holds them
+_numbers = itertools.count()
+_layers: "weakref.WeakValueDictionary[int, Int8Linear]" = weakref.WeakValueDictionary()
+_library = torch.library.Library("rostok", "DEF")
+_library.define("int8_linear(Tensor x, int number, int n_out) -> Tensor")
+_library.impl("int8_linear", lambda x, number, n_out: _layers[number].multiply(x), "CPU")
+_library.impl("int8_linear", lambda x, number, n_out: x.new_empty(*x.shape[:-1], n_out), "Meta")
 
 
 class Int8Linear(nn.Module):
@@ -31,17 +42,23 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
         scale = weight.abs().amax(1).clamp(min=1e-12).double() / 127
+        zero = torch.zeros_like(scale, dtype=torch.int64)
         with (
             warnings.catch_warnings()
         ):  # torch announces another home for these types; the kernels are its fastest
             warnings.simplefilter("ignore")
-            quantised = torch.quantize_per_channel(
-                weight, scale, torch.zeros_like(scale, dtype=torch.int64), 0, torch.qint8
-            )
+            quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
+        self.n_out, self.number = len(weight), next(_numbers)
+        _layers[self.number] = self
+
+    def multiply(self, x: Tensor) -> Tensor:
+        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
+        if torch.compiler.is_compiling():
+            return torch.ops.rostok.int8_linear(x, self.number, self.n_out)
+        return self.multiply(x)
 
 
 def lay_out(model: nn.Module, weights: Weights) -> str:
@@ -66,7 +83,7 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
             for name, child in module.named_children():
                 if isinstance(child, nn.Linear) and chosen == "int8":
                     setattr(module, name, Int8Linear(child.weight.detach(), child.bias))
-                elif isinstance(child, nn.Linear):
+                elif isinstance(child, nn.Linear) and child.out_features >= child.in_features:
                     child.weight = nn.Parameter(
                         child.weight.detach().t().contiguous().t(), requires_grad=False
                     )

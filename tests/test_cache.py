@@ -206,9 +206,12 @@ def test_int8_and_bf16_are_near(model):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own imports
-def test_compiled_steps_give_the_same_ids():
-    model = lively(CONFIGS[1])
+@pytest.mark.parametrize("weights", ["fp32", "int8"])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_compiled_steps_give_the_same_ids(weights):
+    model = lively(CONFIGS[2])
     assert isinstance(model, GPT)
+    assert weights == "fp32" or lay_out(model, "int8") == "int8"
     prompts = [[0, 5, 6], [0, 9]]
     assert greedy(CompiledSteps(model), prompts[:1], 40) == greedy(model, prompts[:1], 40)
     assert greedy(CompiledSteps(model), prompts, 40) == greedy(model, prompts, 40)
