@@ -2,6 +2,7 @@
 
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,15 @@ from rostok.tokenizer import load_tokenizer, train_tokenizer
 from train import TrainConfig, train
 
 ROOT = Path(__file__).parent.parent
-torch.set_num_threads(2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Models this small only lose by a second thread; a test that trains may set the number for itself."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")

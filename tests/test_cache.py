@@ -30,15 +30,6 @@ CONFIGS = [
 GREEDY = Sampling(temperature=0)
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Models this small only lose by a second thread, above all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def lively(config):
     """A model whose every weight is drawn, so that nothing is zero or one by chance of initialisation."""
     model, generator = build_model(config).eval().requires_grad_(False), torch.Generator().manual_seed(1)

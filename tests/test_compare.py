@@ -23,15 +23,6 @@ from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 MakeRun = Callable[..., Path]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Matrices this small are slower on two threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def untrained_run(folder: Path, config: GPTConfig | WindowMLPConfig, data: Data, **state) -> Path:
     """A run folder as train.py leaves it, with weights drawn at random."""
     tokenizer = load_tokenizer(data.folder)

@@ -20,15 +20,6 @@ from rostok.evaluate import Losses, Row, TargetList, score, target_list, text_wi
 V = 50
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Matrices this small are slower on two threads."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
 def random_texts(lengths: list[int], seed: int = 0, vocab: int = V) -> list[np.ndarray]:
     rng = np.random.default_rng(seed)
     return [np.concatenate(([0], rng.integers(1, vocab, n))) for n in lengths]

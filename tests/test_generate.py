@@ -15,15 +15,6 @@ from rostok.errors import UserError
 from rostok.generate import Reader, Sampling, TextStream, generate, stream, tokens_dropped
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Models this small only lose by a second thread, above all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Fake:
     """A model without weights: the next token is the last one plus 1, and sometimes twice that."""
 

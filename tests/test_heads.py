@@ -5,7 +5,6 @@ import dataclasses
 import json
 import shutil
 import struct
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -436,17 +435,7 @@ def learn(n_layer: int, fixed: int | None, steps: int) -> tuple[float, float]:
     return float(np.mean(losses[-20:])), float(np.max(found))
 
 
-@pytest.fixture
-def one_thread() -> Iterator[None]:
-    """Matrices this small cost more to share out than to multiply."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_two_layers_learn_induction_and_the_detectors_say_so() -> None:
     loss, found = learn(n_layer=2, fixed=None, steps=350)
     assert loss < 0.2
@@ -454,7 +443,6 @@ def test_two_layers_learn_induction_and_the_detectors_say_so() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_one_layer_learns_no_induction() -> None:
     loss, found = learn(n_layer=1, fixed=None, steps=200)
     assert loss > 1
@@ -462,7 +450,6 @@ def test_one_layer_learns_no_induction() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
 def test_one_layer_copies_at_a_fixed_distance_and_the_detectors_are_not_fooled() -> None:
     loss, found = learn(n_layer=1, fixed=8, steps=200)
     assert loss < 0.2

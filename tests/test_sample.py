@@ -8,21 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sample
 from rostok.errors import run_main
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Models this small only lose by a second thread, above all on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
