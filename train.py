@@ -498,7 +498,6 @@ def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -
 
 def check(config: TrainConfig, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
-    checkpoint.refuse_unwritable(config.folder)
     training = Training(config, Ranks())
     config = training.config
     print(describe(training))
@@ -652,6 +651,7 @@ def main(argv: Sequence[str]) -> int:
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
         config = dataclasses.replace(config, name=path.stem)
+    checkpoint.refuse_unwritable(config.folder)
     if options.check:
         check(config)
         return 0
