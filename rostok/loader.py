@@ -170,7 +170,8 @@ def fill_rows(split: Split, pieces: Pieces, members: list[np.ndarray], width: in
     lengths[last] -= np.add.reduceat(lengths, last + 1 - counts) - width
     ends = np.cumsum(lengths)
     parts = [
-        read(start, end) for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        split.read(start, end)
+        for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
     ]
     flat = np.concatenate(parts, dtype=np.int64)
     flat[ends - lengths] = split.arrays[0][0]  # ◆: a piece from the middle of a text has none in front of it
