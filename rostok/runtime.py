@@ -296,15 +296,24 @@ ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
 
 @contextlib.contextmanager
 def process_group(place: Ranks, device: torch.device) -> Iterator[None]:
-    """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run."""
+    """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run.
+
+    Each life of the processes meets under names of its own: torchrun keeps one store for all of them, and a restarted
+    process would find the address of one that is dead ("connectFullMesh ... Connection refused").
+    """
     if place.world == 1:
         yield
         return
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        store, rank, world = next(rendezvous("env://"))
+        life = PrefixStore(f"life {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=life, rank=rank, world_size=world)
     try:
         yield
     finally:
