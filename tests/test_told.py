@@ -1,5 +1,7 @@
 """What a training tells before, during and after: --check, TensorBoard, the passport; words that must not end badly."""
 
+# pyright: reportArgumentType=false
+
 import math
 import re
 import sys
