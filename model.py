@@ -65,10 +65,26 @@ class GPTConfig:
         """Width of the MLP: as given, or 8/3 d_model rounded up to a multiple of 64 (1024 for 384)."""
         return self.d_mlp or 64 * math.ceil(8 * self.d_model / 3 / 64)
 
+    @property
+    def parameters(self) -> int:
+        """How many weights the model has, by arithmetic: nothing is built."""
+        attention = 2 * (self.n_head + self.kv_heads) * self.d_head * self.d_model + 2 * self.d_head
+        layer = attention + 3 * self.d_model * self.hidden + 2 * self.d_model
+        return (2 - self.tied) * self.vocab_size * self.d_model + self.n_layer * layer + self.d_model
+
+    @property
+    def kept_bytes(self) -> int:
+        """The least that a forward pass keeps for the backward pass, bytes a token (bf16; logits in fp32)."""
+        return 2 * self.n_layer * (8 * self.d_model + 4 * self.hidden) + 8 * self.vocab_size
+
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "context", "n_layer", "n_head", "d_model"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1. Got {getattr(self, name)}")
+        require_positive(self, "vocab_size", "context", "n_layer", "n_head", "d_model")
+        if self.n_layer > 1024:
+            raise ValueError(f"model.n_layer must be at most 1024. Got {self.n_layer}")
+        if not 1 <= self.rope_theta < math.inf:
+            raise ValueError(f"model.rope_theta must be 1 or more (10000 is usual). Got {self.rope_theta}")
+        if not 0 < self.norm_eps <= 0.1:
+            raise ValueError(f"model.norm_eps must be above 0, at most 0.1. Got {self.norm_eps}")
         if self.d_model % self.n_head or self.d_head % 2:
             raise ValueError(
                 f"model.d_model must be an even multiple of model.n_head. Got d_model={self.d_model}, "
@@ -94,10 +110,30 @@ class WindowMLPConfig:
     d_hidden: int = 384
     start_id: int = 0
 
+    @property
+    def parameters(self) -> int:
+        """How many weights the model has, by arithmetic: nothing is built."""
+        layers = (self.window * self.d_embed + 1) * self.d_hidden + (self.d_hidden + 1) * self.vocab_size
+        return self.vocab_size * self.d_embed + layers
+
+    @property
+    def kept_bytes(self) -> int:
+        """The least that a forward pass keeps for the backward pass, bytes a token (bf16; logits in fp32)."""
+        return 2 * (self.window * self.d_embed + 2 * self.d_hidden) + 8 * self.vocab_size
+
     def __post_init__(self) -> None:
-        for name in ("vocab_size", "context", "window", "d_embed", "d_hidden"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"model.{name} must be at least 1. Got {getattr(self, name)}")
+        require_positive(self, "vocab_size", "context", "window", "d_embed", "d_hidden")
+
+
+def require_positive(config: "GPTConfig | WindowMLPConfig", *names: str) -> None:
+    """Raise ValueError for a size below 1, or for a ◆ that is no id of the vocabulary."""
+    for name in names:
+        if getattr(config, name) < 1:
+            raise ValueError(f"model.{name} must be at least 1. Got {getattr(config, name)}")
+    if not 0 <= config.start_id < config.vocab_size:
+        raise ValueError(
+            f"model.start_id must be an id from 0 to {config.vocab_size - 1}. Got {config.start_id}"
+        )
 
 
 class RMSNorm(nn.Module):

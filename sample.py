@@ -27,6 +27,10 @@ if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need
     from rostok.generate import Choice, Reader, Sampling, Token
 
 COLOURS = {"prompt": "\033[2m", "chosen": "\033[1m", "end": "\033[0m"}
+MOST_SAMPLES, MOST_TOKENS = (
+    10_000,
+    1_000_000,
+)  # hours of work for any model here; more is a slip of the finger
 HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /quit; other lines are text to go on from"
 
 
@@ -49,8 +53,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--prompt", metavar="TEXT", help="what the text begins with (default: nothing)")
     add("--prompt-file", metavar="FILE", help="many prompts: one a line, or .jsonl; - is stdin")
     add("--interactive", action="store_true", help="write together, line by line")
-    add("--samples", type=whole(1), default=1, metavar="N", help="texts for each prompt (1)")
-    add("--tokens", type=whole(0), default=200, metavar="N", help="new tokens at most (200)")
+    add("--samples", type=whole(1, MOST_SAMPLES), default=1, metavar="N", help="texts for each prompt (1)")
+    add("--tokens", type=whole(0, MOST_TOKENS), default=200, metavar="N", help="new tokens at most (200)")
     add("--temperature", type=float, default=0.8, help="0 takes the likeliest token (0.8)")
     add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest; 0 is off (0)")
     add(
@@ -85,9 +89,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="past the context: a shorter window, or stop (roll)",
     )
     add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
-    add("--top-tokens", type=whole(0), metavar="N", help="show the N likeliest tokens at every step")
+    add("--top-tokens", type=whole(0, 1000), metavar="N", help="show the N likeliest tokens at every step")
     add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
-    add("--batch", type=whole(1), default=16, metavar="N", help="texts written at a time (16)")
+    add("--batch", type=whole(1, 1024), default=16, metavar="N", help="texts written at a time (16)")
     add("--no-cache", action="store_true", help="read everything anew for each token: slow, the same text")
     add(
         "--weights",
@@ -105,8 +109,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def whole(least: int) -> Any:
-    """An argparse type: a whole number of at least `least`."""
+def whole(least: int, most: int) -> Any:
+    """An argparse type: a whole number from `least` to `most`."""
 
     def convert(text: str) -> int:
         try:
@@ -115,6 +119,8 @@ def whole(least: int) -> Any:
             number = least - 1
         if number < least:
             raise argparse.ArgumentTypeError(f"must be a whole number of {least} or more. Got {text!r}")
+        if number > most:
+            raise argparse.ArgumentTypeError(f"must be {most} or less. Got {text[:60]!r}")
         return number
 
     return convert
@@ -434,8 +440,8 @@ class Session:
             changed = argparse.Namespace(**{**vars(self.options), key: kind(value)})
         except ValueError:
             raise UserError(f"/{typed} wants a number. Got {value!r}") from None
-        if changed.tokens < 0:
-            raise UserError(f"/tokens must be 0 or more. Got {value}")
+        if not 0 <= changed.tokens <= MOST_TOKENS:
+            raise UserError(f"/tokens must be 0 or more, at most {MOST_TOKENS}. Got {value[:60]}")
         sampling_of(changed)
         self.options = changed
         if key == "seed":

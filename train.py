@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint, passport
-from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections
+from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections, refuse_what_cannot_fit
 from rostok.attention.forming import ProbeConfig
 from rostok.config import dump_yaml, find_config, load_config, read_yaml
 from rostok.diary import Diary, describe
@@ -44,6 +44,7 @@ from rostok.optim import OptimConfig, build_optimizer
 from rostok.runtime import (
     Ranks,
     RuntimeConfig,
+    choose_device,
     choose_runtime,
     compile_blocks,
     flops_per_token,
@@ -83,23 +84,30 @@ class TrainConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)  # the heads as they form: attend.py forming
-    tokens: Annotated[int, Field(gt=0)] = 6_000_000  # training targets over the whole run, at most
-    batch: Annotated[int, Field(gt=0)] = 8  # rows of `context` tokens in one forward pass
-    accumulate: Annotated[int, Field(gt=0)] = 1  # forward passes in one step
+    tokens: Annotated[int, Field(ge=1, le=10**15)] = 6_000_000  # training targets over the whole run, at most
+    batch: Annotated[int, Field(ge=1)] = 8  # rows of `context` tokens in one forward pass
+    accumulate: Annotated[int, Field(ge=1)] = 1  # forward passes in one step
     seed: Annotated[int, Field(ge=0)] = 0
-    eval_every: Annotated[int, Field(gt=0)] = 100  # steps
-    eval_rows: Annotated[int, Field(gt=0)] = 64
-    sample_tokens: Annotated[int, Field(ge=0)] = 40  # written at evaluations, to be looked at; 0: none
+    eval_every: Annotated[int, Field(ge=1)] = 100  # steps
+    eval_rows: Annotated[int, Field(ge=1)] = 64
+    sample_tokens: Annotated[int, Field(ge=0, le=10_000)] = (
+        40  # written at evaluations, to be looked at; 0: none
+    )
     early_stop: Annotated[int, Field(ge=0)] = 0  # stop after so many evaluations without a new best; 0: never
-    save_every: Annotated[int, Field(gt=0)] = 200  # steps
-    log_every: Annotated[int, Field(gt=0)] = 10  # steps
-    keep: Annotated[int, Field(gt=0)] = 2  # newest checkpoints that are kept, besides the best
+    save_every: Annotated[int, Field(ge=1)] = 200  # steps
+    log_every: Annotated[int, Field(ge=1)] = 10  # steps
+    keep: Annotated[int, Field(ge=1)] = 2  # newest checkpoints that are kept, besides the best
     tensorboard: bool = False  # also write RUN/tensorboard (pip install rostok[tensorboard])
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(?!\.)[\w.+-]{1,100}", self.name):
             raise ValueError(
                 f"name must be a plain name for the run's folder below `out`. Got {self.name[:60]!r}"
+            )
+        if self.tokens_per_step > self.tokens:
+            raise ValueError(
+                f"a step takes batch x accumulate x context = {self.tokens_per_step:,} tokens, more than the run's. "
+                f"Got tokens={self.tokens}; type tokens={self.tokens_per_step} or more, or lower batch or accumulate"
             )
 
     @property
@@ -171,6 +179,9 @@ class Training:
         self.run = Path(config.out) / config.name
         check_schedule(config.schedule, config.steps)
 
+        batch, self.accumulate = place.share(config.batch, config.accumulate)
+        device, _ = choose_device(config.runtime.device, place.local)
+        refuse_what_cannot_fit(config.model, batch, machine_memory(device))
         self.model = build_model(config.model)
         self.model.init_weights(torch.Generator().manual_seed(config.seed))
         self.flops = flops_per_token(self.model)
@@ -180,7 +191,6 @@ class Training:
         self.optimizer = build_optimizer(self.model, config.optim, self.runtime.native_bf16)
         self.scaler = self.runtime.scaler()
 
-        batch, self.accumulate = place.share(config.batch, config.accumulate)
         split, context = self.data.split("train"), config.model.context
         loader = RowLoader(split, context, batch, config.seed, place.rank, place.world)
         self.feed = Feed(loader, self.runtime.device)
@@ -194,7 +204,7 @@ class Training:
     def begin(self) -> None:
         """Load the newest checkpoint, where there is one; then compile and join the other processes."""
         if checkpoint.complete_steps(self.run):
-            self.load(checkpoint.find_step(self.run, "latest"))
+            self.load(checkpoint.find_step(self.run, "latest", self.say))
         self.plan = StepPlan(self.run / "plan.json", self.config.schedule, self.config.steps)
         if not self.finished:
             self.compile()
@@ -406,7 +416,14 @@ class Feed:
 def fit_to_data(config: TrainConfig, data: Data, tokenizer: Tokenizer) -> TrainConfig:
     """The config with the vocabulary and ◆ of the data. Raises UserError when the two do not belong together."""
     data.check_tokenizer(tokenizer.name, tokenizer.sha256)
-    model = dataclasses.replace(config.model, vocab_size=data.vocab_size, start_id=tokenizer.start_id)
+    found = {"vocab_size": data.vocab_size, "start_id": tokenizer.start_id}
+    for name, number in found.items():
+        came = getattr(config.model, name)
+        if came not in (number, getattr(type(config.model), name)):  # neither the data's nor the default
+            raise UserError(
+                f"model.{name}={came}, but in {data.folder} it is {number}; it is taken from the data: leave it out"
+            )
+    model = dataclasses.replace(config.model, **found)
     return dataclasses.replace(config, model=model)
 
 
@@ -497,7 +514,7 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     state_bytes = 4 * sum(
         t.numel() for t in [*training.model.parameters(), *training.optimizer.tensors().values()]
     )
-    there = Path(config.out) if Path(config.out).is_dir() else Path()
+    there = next(path for path in (training.run, *training.run.parents) if path.exists())
     outlook = Outlook(
         parameters=parameters,
         tokens=config.tokens,
@@ -506,7 +523,7 @@ def check(config: TrainConfig, steps: int = 5) -> None:
         seconds=seconds * config.steps,
         memory=peak_memory(training.runtime.device),
         memory_there=machine_memory(training.runtime.device),
-        disk=state_bytes * (config.keep + 1),
+        disk=state_bytes * (min(config.keep, config.steps) + 1),
         disk_there=shutil.disk_usage(there).free,
         lr=config.optim.lr,
         steps=config.steps,
@@ -634,6 +651,7 @@ def main(argv: Sequence[str]) -> int:
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
         config = dataclasses.replace(config, name=path.stem)
+    checkpoint.refuse_unwritable(config.folder)
     if options.check:
         check(config)
         return 0

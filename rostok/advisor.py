@@ -5,12 +5,13 @@
 
 What it knows: NaN or Inf (`check_finite`, the only one that stops a run), a spike of the loss (z-score over the last
 steps), a loss that stays at ln V, a gradient of exactly zero, a held-out loss that rises while the training loss falls.
-`objections` looks at a run before it begins.
+`objections` looks at a run before it begins; `refuse_what_cannot_fit` before the model is built.
 """
 
 import math
 import statistics
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from rostok.errors import UserError
 
@@ -153,9 +154,41 @@ def objections(run: Outlook) -> list[str]:
     return found
 
 
+class Sizes(Protocol):
+    """What the arithmetic of a model's config says (model.py)."""
+
+    @property
+    def parameters(self) -> int: ...
+    @property
+    def kept_bytes(self) -> int: ...
+    @property
+    def context(self) -> int: ...
+
+
+def refuse_what_cannot_fit(model: Sizes, batch: int, there: int) -> None:
+    """Raise UserError when a training step needs more than the `there` bytes of memory. Nothing is built for it.
+
+    A lower bound: weight, gradient and two moments of each parameter in fp32, and what the backward pass must keep.
+    """
+    weights, row = 16 * model.parameters, model.kept_bytes * model.context
+    if weights + batch * row <= there:
+        return
+    rows = (there - weights) // row
+    if weights > there:
+        hint = f"at most {there // 16:,} parameters fit: lower model.d_model, model.n_layer or the vocabulary"
+    elif rows:
+        hint = f"type batch={rows} or less, and more accumulate"
+    else:
+        hint = f"type model.context={max(1, (there - weights) // model.kept_bytes)} or less"
+    raise UserError(
+        f"training needs at least {gigabytes(weights + batch * row)} of memory, and {gigabytes(there)} are there "
+        f"({model.parameters:,} parameters, batches of {batch:,} x {model.context:,} tokens); {hint}"
+    )
+
+
 def gigabytes(size: float) -> str:
     """
     >>> gigabytes(1_288_490_188)
     '1.2 GiB'
     """
-    return f"{size / 2**30:.1f} GiB"
+    return f"{size / 2**30:,.1f} GiB"

@@ -14,7 +14,9 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -236,6 +238,17 @@ def run_lock(run: Path) -> Iterator[None]:
         yield
 
 
+def refuse_unwritable(run: Path) -> None:
+    """Raise UserError when the run folder could not be written. The try is a file without a name."""
+    place = next(path for path in (run, *run.parents) if os.path.lexists(path))
+    try:
+        tempfile.TemporaryFile(dir=place).close()
+    except OSError as error:
+        raise UserError(
+            f"cannot write the run folder {run}: {place}: {error.strerror}; choose another with out=FOLDER"
+        ) from None
+
+
 def lock_file(handle: int) -> None:
     """Lock an open file at once or raise OSError; the lock falls with the process."""
     if os.name == "nt":
@@ -256,10 +269,15 @@ def clear(run: Path) -> None:
         (run / name).unlink(missing_ok=True)
 
 
-def find_step(path: Path, step: str | None = None) -> Path:
+def remark(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = remark) -> Path:
     """The step folder that a path means: a run folder (its best, else its latest step), RUN/latest, RUN/best or a step.
 
-    Raises UserError that says what was wanted there.
+    Where a pointer names what is not there, `say` gets a line with what is taken instead; instead of an explicit `best`
+    nothing is taken. Raises UserError that says what was wanted there.
     """
     if path.name in ("latest", "best") and not path.is_dir():
         path, step = path.parent, path.name
@@ -267,16 +285,29 @@ def find_step(path: Path, step: str | None = None) -> Path:
         raise UserError(f"there is no run folder {path}; train one (python train.py configs/quickstart.yaml)")
     if (path / "state.json").is_file():
         return path
-    pointers = [step] if step else ["best", "latest"]
-    found = next((folder for name in pointers if (folder := read_pointer(path, name))), None)
+    found, problem = follow_pointers(path, [step] if step else ["best", "latest"])
     steps = complete_steps(path)
-    if found is None or not found.is_dir():
-        if step == "best" or not steps:  # a missing latest: the newest that is there
-            raise UserError(
-                f"{path} holds no {step or 'complete'} checkpoint; wanted step-NNNNNN folders of a run"
-            )
-        found = steps[-1]
+    if found is None and (step == "best" or not steps):
+        newest = f"; {steps[-1]} is there: give that one" if steps else ""
+        raise UserError(
+            f"{path} holds no {step or 'complete'} checkpoint, wanted step-NNNNNN folders of a run ({problem}){newest}"
+        )
+    found = found or steps[-1]
+    if problem:
+        say(f"note     {problem}; taking {found.name} instead")
     return found
+
+
+def follow_pointers(run: Path, names: Sequence[str]) -> tuple[Path | None, str]:
+    """The first complete step folder that one of these pointers names, and what is wrong with those before it."""
+    problem = ""
+    for name in names:
+        found = read_pointer(run, name)
+        if found and (found / "state.json").is_file():
+            return found, problem
+        if found:
+            problem = problem or f"{run / name} names {found.name}, which is not there or not complete"
+    return None, problem or f"there is no {run / names[-1]}"
 
 
 def load_run(

@@ -123,11 +123,32 @@ def validate(cls: type[T], content: Mapping[str, Any], source: str) -> T:
     try:
         return TypeAdapter(cls).validate_python(clean)
     except ValidationError as error:
-        first = error.errors()[0]
+        first = first_error(error)
         key = ".".join(str(part) for part in first["loc"] if isinstance(part, str) and not part[:1].isupper())
-        message = first["msg"].removeprefix("Value error, ")
+        message = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
         came = "" if "Got" in message or isinstance(first["input"], dict) else f". Got {first['input']!r}"
-        raise UserError(f"{source}: {key + ': ' if key else ''}{message}{came}") from None
+        raise UserError(f"{source}: {key + ': ' if key else ''}{message}{came}{valid(key, first)}") from None
+
+
+def first_error(error: ValidationError) -> Mapping[str, Any]:
+    """The first error of the class that was meant: pydantic also tells why a union's other classes do not fit."""
+    errors = error.errors()
+    others = {
+        e["loc"][:-1] for e in errors if e["loc"][-1:] == ("kind",) and str(e["loc"][-2:][0])[:1].isupper()
+    }
+    meant = [e for e in errors if e["loc"][:2] not in others]
+    return (meant or errors)[0]
+
+
+def valid(key: str, error: Mapping[str, Any]) -> str:
+    """`; type batch=1`: the nearest thing that is valid, where the error knows it."""
+    limits = error.get("ctx", {})
+    if "expected" in limits:
+        return nearest(
+            str(error["input"]), str(limits["expected"]).replace("' or '", "', '").strip("'").split("', '")
+        )
+    bound = next((limits[name] for name in ("ge", "le") if name in limits), None)
+    return "" if bound is None else f"; type {key}={bound}"
 
 
 def prepare(hint: Any, value: Any, key: str, source: str) -> Any:

@@ -48,6 +48,10 @@ class Plan:
     def __len__(self) -> int:
         return len(self.rows) - 1
 
+    def members(self, index: int) -> np.ndarray:
+        """The numbers of the pieces that make row `index`."""
+        return self.order[self.rows[index] : self.rows[index + 1]]
+
 
 def cut_pieces(split: Split, context: int) -> Pieces:
     """Cut texts of more than `context` tokens into consecutive pieces; the last one is as short as it
@@ -102,10 +106,8 @@ class RowLoader:
         return self
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
-        rows = np.empty((self.batch, self.context + 1), dtype=np.int64)
-        for i in range(self.batch):
-            epoch, index = self._forward(self.rank + i * self.world)
-            self._fill(rows[i], self._plan(epoch), index)
+        places = [self._forward(self.rank + i * self.world) for i in range(self.batch)]
+        rows = self._rows([self._plan(epoch).members(index) for epoch, index in places])
         self.epoch, self.index = self._forward(self.batch * self.world)
         return rows[:, :-1], rows[:, 1:]
 
@@ -123,9 +125,7 @@ class RowLoader:
         """
         if not 0 <= index < self.rows_per_epoch(epoch):
             raise IndexError(f"row {index} of {self.rows_per_epoch(epoch)}")
-        row = np.empty(self.context + 1, dtype=np.int64)
-        self._fill(row, self._plan(epoch), index)
-        return row
+        return self._rows([self._plan(epoch).members(index)])[0]
 
     def rows_per_epoch(self, epoch: int = 0) -> int:
         """How many full rows this epoch has (the packing differs a little from epoch to epoch)."""
@@ -156,19 +156,26 @@ class RowLoader:
             self._plans = {e: plan for e, plan in self._plans.items() if abs(e - epoch) <= 1}
         return self._plans[epoch]
 
-    def _fill(self, row: np.ndarray, plan: Plan, index: int) -> None:
-        _fill_row(row, self.split, self.pieces, plan.order[plan.rows[index] : plan.rows[index + 1]])
+    def _rows(self, members: list[np.ndarray]) -> np.ndarray:
+        return fill_rows(self.split, self.pieces, members, self.context + 1)
 
 
-def _fill_row(row: np.ndarray, split: Split, pieces: Pieces, members: np.ndarray) -> None:
-    """◆ piece ◆ piece ... into row; the last piece is cut at the row's end."""
-    start_id = split.arrays[0][0]
-    at = 0
-    for start, length in zip(pieces.starts[members].tolist(), pieces.lengths[members].tolist(), strict=True):
-        body = min(length, len(row) - at) - 1
-        row[at] = start_id
-        row[at + 1 : at + 1 + body] = split.read(start, start + body)
-        at += 1 + body
+def fill_rows(split: Split, pieces: Pieces, members: list[np.ndarray], width: int) -> np.ndarray:
+    """A row (rows, width), int64, of each list of pieces: ◆ piece ◆ piece ...; the last piece is cut at the row's end.
+
+    All rows are glued together in one call: a piece costs a slice of the memory map.
+    """
+    counts, numbers = np.array([len(row) for row in members]), np.concatenate(members)
+    starts, lengths, last = pieces.starts[numbers] - 1, pieces.lengths[numbers], np.cumsum(counts) - 1
+    lengths[last] -= np.add.reduceat(lengths, last + 1 - counts) - width
+    ends = np.cumsum(lengths)
+    parts = [
+        split.read(start, end)
+        for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+    ]
+    flat = np.concatenate(parts, dtype=np.int64)
+    flat[ends - lengths] = split.arrays[0][0]  # ◆: a piece from the middle of a text has none in front of it
+    return flat.reshape(-1, width)
 
 
 def evaluation_rows(split: Split, context: int, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -180,9 +187,7 @@ def evaluation_rows(split: Split, context: int, count: int) -> tuple[np.ndarray,
     _require_row(split, context)
     pieces = cut_pieces(split, context)
     plan = pack(np.arange(len(pieces.starts)), pieces.lengths, context + 1)
-    rows = np.empty((min(count, len(plan)), context + 1), dtype=np.int64)
-    for i, row in enumerate(rows):
-        _fill_row(row, split, pieces, plan.order[plan.rows[i] : plan.rows[i + 1]])
+    rows = fill_rows(split, pieces, [plan.members(i) for i in range(min(count, len(plan)))], context + 1)
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -22,16 +22,18 @@ class OptimConfig:
     """Peak learning rates, decay and clipping. The schedule multiplies both rates."""
 
     kind: Literal["adamw", "muon"] = "adamw"
-    lr: Annotated[float, Field(gt=0)] = 2e-3  # AdamW's: of everything, or of all but the blocks' matrices
-    muon_lr: Annotated[float, Field(gt=0)] = (
+    lr: Annotated[float, Field(gt=0, le=1)] = (
+        2e-3  # AdamW's: of everything, or of all but the blocks' matrices
+    )
+    muon_lr: Annotated[float, Field(gt=0, le=1)] = (
         5e-3  # of the blocks' matrices, in AdamW's scale (see Muon below)
     )
     muon_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    weight_decay: Annotated[float, Field(ge=0)] = 0.1
+    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.1
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    eps: Annotated[float, Field(gt=0)] = 1e-8
-    clip: Annotated[float, Field(gt=0)] = 1.0  # the largest norm of the whole gradient
+    eps: Annotated[float, Field(ge=1e-12, le=1)] = 1e-8
+    clip: Annotated[float, Field(ge=1e-6)] = 1.0  # the largest norm of the whole gradient
 
 
 def orthogonalise(matrix: Tensor, dtype: torch.dtype, steps: int = 5) -> Tensor:

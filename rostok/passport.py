@@ -15,6 +15,7 @@ from rostok.checkpoint import write_text
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "tiktoken", "pyyaml", "pydantic")
 
 
+@cache  # every checkpoint asks
 def versions() -> dict[str, str]:
     """Python's version and those of the packages that a result may depend on."""
     found = {"python": platform.python_version()}

@@ -38,7 +38,7 @@ class RuntimeConfig:
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     dtype: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     compile: Literal["auto", "always", "never"] = "auto"
-    threads: Annotated[int, Field(ge=0)] = 0  # 0: as many as torch finds
+    threads: Annotated[int, Field(ge=0, le=1024)] = 0  # 0: as many as torch finds
 
 
 @dataclass(frozen=True)
@@ -228,13 +228,17 @@ def peak_memory(device: torch.device) -> int:
     return most if sys.platform == "darwin" else most * 1024
 
 
-def machine_memory(device: torch.device) -> int:
+def machine_memory(device: torch.device, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
     """All the bytes that a run could have: of the GPU, else of the machine."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
+    there = 2**40  # Windows does not say without help
     if hasattr(os, "sysconf"):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return 2**40  # Windows does not say without help
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:  # a container may have less
+        return min(there, int(limit.read_text()))
+    except (OSError, ValueError):  # none, or "max"
+        return there
 
 
 def flops_per_token(model: nn.Module) -> float:
@@ -292,15 +296,24 @@ ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
 
 @contextlib.contextmanager
 def process_group(place: Ranks, device: torch.device) -> Iterator[None]:
-    """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run."""
+    """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run.
+
+    Each life of the processes meets under names of its own: torchrun keeps one store for all of them, and a restarted
+    process would find the address of one that is dead ("connectFullMesh ... Connection refused").
+    """
     if place.world == 1:
         yield
         return
     import torch.distributed as dist
+    from torch.distributed.distributed_c10d import PrefixStore
+    from torch.distributed.rendezvous import rendezvous
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+        store, rank, world = next(rendezvous("env://"))
+        life = PrefixStore(f"life {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        backend = "nccl" if device.type == "cuda" else "gloo"
+        dist.init_process_group(backend, store=life, rank=rank, world_size=world)
     try:
         yield
     finally:

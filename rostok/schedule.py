@@ -24,7 +24,7 @@ class ScheduleConfig:
     warmup_steps: Annotated[int, Field(ge=0)] = 20
     decay_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     final: Annotated[float, Field(ge=0, le=1)] = 0.0
-    max_minutes: Annotated[float, Field(ge=0)] = 0.0  # 0: no limit; else the schedule ends by then
+    max_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0  # 0: no limit; else the schedule ends by then
 
 
 def multiplier(config: ScheduleConfig, step: int, steps: int) -> float:

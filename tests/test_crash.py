@@ -165,6 +165,53 @@ def test_newest_and_best_are_kept(tiny_data: Data, tmp_path: Path, monkeypatch: 
     assert checkpoint.find_step(run, "latest").name == "step-000010"
 
 
+def test_a_pointer_to_what_is_not_there(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Something else is taken only with a line that says what and why; nothing is taken for an explicit best."""
+    run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
+    newest = checkpoint.complete_steps(run)[-1]
+    (run / "latest").write_text("step-000099\n")
+    (run / "best").write_text("step-000098\n")
+    assert checkpoint.find_step(run / "latest") == newest
+    told = capsys.readouterr().err
+    assert told.endswith(
+        f"latest names step-000099, which is not there or not complete; taking {newest.name} instead\n"
+    )
+    assert told.count("\n") == 1
+    lines: list[str] = []
+    assert checkpoint.find_step(run, "latest", lines.append) == newest
+    assert len(lines) == 1
+    assert checkpoint.find_step(run) == newest
+    assert "best names step-000098, which is not there" in capsys.readouterr().err
+    with pytest.raises(
+        UserError, match=rf"no best checkpoint.*names step-000098.*{newest.name} is there: give that"
+    ):
+        checkpoint.find_step(run / "best")
+    (run / "latest").write_text(newest.name)
+    (run / "best").unlink()
+    assert checkpoint.find_step(run) == newest
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UserError, match=r"no best checkpoint.*there is no .*best"):
+        checkpoint.find_step(run, "best")
+    (run / "latest").unlink()
+    assert checkpoint.find_step(run) == newest
+    assert "there is no" in capsys.readouterr().err
+
+
+def test_a_resume_says_which_checkpoint_it_takes_instead(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = config_of(tiny_data, tmp_path)
+    run = train(config, quiet=True)
+    (run / "latest").write_text("step-000099\n")
+    train(config)
+    assert (
+        "names step-000099, which is not there or not complete; taking step-000010 instead"
+        in capsys.readouterr().out
+    )
+
+
 # ---------------------------------------------------------------------------------------------------- damage
 
 

@@ -1,7 +1,9 @@
 """Clumsy and hostile input: every outcome is right, or one line on stderr with exit code 2 and nothing half-written."""
 
+import dataclasses
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import attend
 import compare
 import export
 import prepare
+import train
+from conftest import tiny_words
 from rostok.config import load_config
 from rostok.errors import LONGEST, UserError, run_main
 from rostok.shards import Data, open_data
@@ -263,6 +267,139 @@ def test_a_vocabulary_that_the_ids_cannot_have(number: int, tiny_data: Data, tmp
 def test_numbers_that_no_computer_holds(word: str, message: str) -> None:
     with pytest.raises(UserError, match=message):
         load_config(TrainConfig, None, [word])
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("runtime.threads=1000000000", "must be less than or equal to 1024. Got 1000000000; type runtime.threads=1024"),
+        ("runtime.threads=-1", "runtime.threads: must be greater than or equal to 0. Got -1; type runtime.threads=0"),
+        ("runtime.device=cdua", "runtime.device: must be .*Got 'cdua'; did you mean 'cuda'"),
+        ("optim.lr=2", "optim.lr: .*less than or equal to 1. Got 2.0; type optim.lr=1"),
+        ("optim.lr=0", "optim.lr: must be greater than 0. Got 0"),
+        ("optim.muon_lr=1e300", "type optim.muon_lr=1"),
+        ("optim.weight_decay=50", "type optim.weight_decay=1"),
+        ("optim.eps=1e-300", "type optim.eps=1e-12"),
+        ("optim.clip=0", "type optim.clip=1e-06"),
+        ("optim.beta2=1", "optim.beta2: must be less than 1"),
+        ("schedule.max_minutes=1e308", "type schedule.max_minutes=1000000.0"),
+        ("schedule.final=-1", "type schedule.final=0"),
+        ("tokens=1e18", "type tokens=1000000000000000"),
+        ("batch=0", "type batch=1"),
+        ("accumulate=1e15", "x context = 4,096,000,000,000,000,000 tokens, more than .*lower"),
+        ("keep=0", "type keep=1"),
+        ("sample_tokens=1e12", "type sample_tokens=10000"),
+        ("model.n_layer=1_000_000_000", "model.n_layer must be at most 1024"),
+        ("model.rope_theta=0", "model.rope_theta must be 1 or more"),
+        ("model.rope_theta=nan", "model.rope_theta must be a finite number"),
+        ("model.norm_eps=-1", "model.norm_eps must be above 0"),
+        ("model.norm_eps=0", "model.norm_eps must be above 0"),
+        ("model.start_id=4096", "model.start_id must be an id from 0 to 4095. Got 4096"),
+        ("model.start_id=-1", "model.start_id must be an id from 0 to 4095. Got -1"),
+        ("model.vocab_size=0", "model.vocab_size must be at least 1. Got 0"),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_and_what_is_nearest(word: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        load_config(TrainConfig, None, [word])
+
+
+def test_every_number_of_a_config_has_a_least_value() -> None:
+    """No numeric setting takes -1 or the largest float and whole number in silence, but those that are harmless."""
+    harmless = {
+        "seed",
+        "eval_every",
+        "eval_rows",
+        "early_stop",
+        "save_every",
+        "log_every",
+        "keep",
+        "probe.every",
+    }
+    harmless |= {
+        "optim.clip",
+        "schedule.warmup_steps",
+        "model.rope_theta",
+    }  # the warm-up is compared with the run
+    harmless |= {
+        "batch",
+        "model.vocab_size",
+        "model.context",
+        "model.n_head",
+        "model.n_kv_head",
+        "model.d_model",
+    }
+    harmless |= {"model.d_mlp", "model.window", "model.d_embed", "model.d_hidden"}  # compared with the memory
+
+    def numbers(config: object, before: str) -> list[str]:
+        found = []
+        for field in dataclasses.fields(config):  # type: ignore[arg-type]
+            value, name = getattr(config, field.name), f"{before}{field.name}"
+            if dataclasses.is_dataclass(value):
+                found += numbers(value, f"{name}.")
+            elif value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
+                found.append(name)
+        return found
+
+    for kind in ("gpt", "window-mlp"):
+        words = [f"model.kind={kind}"]
+        for name in numbers(load_config(TrainConfig, None, words), ""):
+            with pytest.raises(UserError, match=name.rpartition(".")[2]):
+                load_config(TrainConfig, None, [*words, f"{name}=-1"])
+            if name not in harmless:
+                with pytest.raises(UserError, match=name.rpartition(".")[2]):
+                    load_config(TrainConfig, None, [*words, f"{name}={2**62}"])
+
+
+def train_refuses(refused: Callable[..., str], data: Data, out: Path, *words: str) -> list[str]:
+    """What --check and a training say to the same words; neither leaves anything behind."""
+    Path("c.yaml").write_text("seed: 0\n")
+    words = ("c.yaml", *tiny_words(data, out), *words)
+    told = [refused(train.main, *more, *words) for more in (["--check"], [])]
+    assert not out.exists() or not out.is_dir()
+    return told
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.d_model=1_000_000"], "parameters fit: lower model.d_model, model.n_layer or the vocabulary"),
+        (["model.d_model=4_000_000_000_000_000_000"], "parameters fit: lower model.d_model"),
+        (["model.d_mlp=1_000_000_000_000"], "parameters fit: lower model.d_model"),
+        (["model.n_layer=1024", "model.d_model=4096"], "parameters fit: lower model.d_model"),
+        (["batch=1e12", "tokens=1e15"], r"type batch=\d+ or less, and more accumulate"),
+        (["model.context=1e12", "tokens=1e15"], r"type model.context=\d+ or less"),
+        (["model.vocab_size=1e15"], "model.vocab_size=1000000000000000, but in .* it is 320; .* leave it out"),
+        (["model.vocab_size=300"], "model.vocab_size=300, but in .* it is 320; .* leave it out"),
+        (["model.start_id=7"], "model.start_id=7, but in .* it is 0; .* leave it out"),
+    ],
+)  # fmt: skip
+def test_what_cannot_fit_is_refused_before_it_is_built(
+    words: list[str], message: str, tiny_data: Data, tmp_path: Path, refused: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "build_model", lambda _: pytest.fail("a model was built"))
+    for told in train_refuses(refused, tiny_data, tmp_path / "out", *words):
+        assert re.search(message, told), told
+
+
+def test_the_vocabulary_of_the_data_may_be_said(tiny_data: Data, tmp_path: Path) -> None:
+    words = [*tiny_words(tiny_data, tmp_path), "model.vocab_size=320", "model.start_id=0"]
+    config = load_config(TrainConfig, None, words)
+    assert train.Training(config, train.Ranks()).config.model == config.model
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="a folder that nobody can write to")
+def test_out_that_cannot_be_written(
+    tiny_data: Data, tmp_path: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("mine")
+    for out in (tmp_path / "file", tmp_path / "file/deep", Path("/proc/x")):
+        for told in train_refuses(refused, tiny_data, out):
+            assert re.search(r"cannot write the run folder .*choose another with out=FOLDER", told), told
+    assert (tmp_path / "file").read_text() == "mine"
 
 
 def test_dates_and_large_seeds(tmp_path: Path) -> None:

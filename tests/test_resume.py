@@ -106,8 +106,12 @@ def test_evaluations_and_probes_change_nothing(
 
     monkeypatch.setattr(HeldOut, "evaluate", noisy)
     often = train(
-        config_of(tiny_data, tmp_path / "b", "eval_every=3", "save_every=2", "sample_tokens=5"), quiet=True
+        config_of(
+            tiny_data, tmp_path / "b", "eval_every=3", "save_every=2", "sample_tokens=5", "probe.every=3"
+        ),
+        quiet=True,
     )
+    assert [r["step"] for r in read_metrics(often / "metrics.jsonl") if "heads" in r] == [3, 6, 9, 12, 15, 18]
     assert checkpoint.first_difference(bits(plain), bits(often)) is None
 
 
@@ -146,6 +150,15 @@ def test_other_batch_split_goes_on_with_the_same_rows(
         assert one == pytest.approx(two, abs=2e-5)
     with pytest.raises(UserError, match="8 rows a step, now 16"):
         train(config_of(tiny_data, tmp_path / "b", "batch=16", "tokens=2560"), quiet=True)
+
+
+def test_another_number_of_processes_is_said(
+    tiny_run: Path, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    training = Training(config_of(tiny_data, tmp_path), Ranks(0, 2))
+    training.load(checkpoint.find_step(tiny_run, "latest"))
+    told = capsys.readouterr().out
+    assert "batch 4 -> 2, world 1 -> 2: the same rows, but other last bits" in told
 
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:

@@ -1,0 +1,229 @@
+"""What a training tells before, during and after: --check, TensorBoard, the passport; words that must not end badly."""
+
+# pyright: reportArgumentType=false
+
+import math
+import re
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import prepare
+import train as front
+from conftest import tiny_words
+from model import GPTConfig, WindowMLPConfig, build_model
+from rostok import advisor, passport, runtime
+from rostok.checkpoint import find_step, read_state
+from rostok.errors import UserError, run_main
+from rostok.metrics import MetricsLog, read_metrics
+from rostok.shards import Data
+from train import TrainConfig
+
+
+def test_check_says_what_a_run_will_be(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text("seed: 0\n")
+    steps, before = [], front.Training.step
+
+    def counted(self: front.Training) -> tuple[float, float]:
+        steps.append(self.state.step)
+        return before(self)
+
+    monkeypatch.setattr(front.Training, "step", counted)
+    assert front.main(["c.yaml", *tiny_words(tiny_data, tmp_path / "out"), "--check", "save_every=999"]) == 0
+    told = capsys.readouterr().out
+    assert steps == [0, 1, 2, 3, 4], "five steps are timed"
+    model = build_model(GPTConfig(vocab_size=320, context=32, n_layer=2, n_head=2, d_model=32))
+    count = sum(parameter.numel() for parameter in model.parameters())
+    rows = front.RowLoader(tiny_data.split("train"), 32, 4, 0).rows_per_epoch()
+    for line in (
+        rf"model    gpt, {count:,} parameters \(embedding 10,240, blocks {count - 10240:,}, head 0\)",
+        r"runtime  cpu \(as asked\), float32",
+        r"data     .*, vocabulary 320",
+        r"run      20 steps of 128 tokens, adamw, from scratch",
+        rf"size     {2560 / count:.1f} tokens a parameter, {80 / rows:.2f} epochs, \d+\.\d% of an epoch's tokens",
+        rf"loss     5\.\d+ at the first step \(ln V = {math.log(320):.3f}\), \d\.\d+ at step 5",
+        r"speed    [\d,]+ tokens/s, \d+% of this machine's matmul peak",
+        r"time     \d+\.\d minutes for 20 steps",
+        r"memory   \d+\.\d GiB at most; checkpoints \d+\.\d GiB on the disk",
+        r"check    .*0\.1 tokens a parameter",
+        r"check    only \d+ held-out rows",
+        r"check    save_every=999 is longer than the run \(20 steps\)",
+    ):
+        assert re.search(f"^{line}", told, re.MULTILINE), line
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.yaml"]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        GPTConfig(vocab_size=100, context=16, n_layer=3, n_head=4, n_kv_head=2, d_model=64, tied=False),
+        GPTConfig(vocab_size=300, context=8, n_layer=1, n_head=2, d_model=32, d_mlp=50),
+        WindowMLPConfig(vocab_size=100, context=16, window=3, d_embed=5, d_hidden=7),
+    ],
+)
+def test_the_arithmetic_of_sizes_is_that_of_the_model(config: GPTConfig | WindowMLPConfig) -> None:
+    """Parameters exactly; what the backward pass keeps never overstated, against what autograd really keeps."""
+    model, kept = build_model(config), {}
+    assert config.parameters == sum(parameter.numel() for parameter in model.parameters())
+    weights = {parameter.untyped_storage().data_ptr() for parameter in model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = (storage.nbytes(), tensor)
+        return tensor
+
+    ids = torch.zeros(2, config.context, dtype=torch.int64)
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        model(ids, ids)
+    found = sum(size for place, (size, _) in kept.items() if place not in weights)
+    assert 0.2 * found < config.kept_bytes * ids.numel() < found + 4 * config.vocab_size * ids.numel()
+
+
+def test_what_fits_is_not_refused_and_the_advice_fits() -> None:
+    config = GPTConfig()
+    there = 16 * config.parameters + 8 * config.kept_bytes * config.context
+    advisor.refuse_what_cannot_fit(config, 8, there)
+    with pytest.raises(UserError, match="type batch=8 or less"):
+        advisor.refuse_what_cannot_fit(config, 9, there)
+    with pytest.raises(UserError, match="type model.context=256 or less"):
+        advisor.refuse_what_cannot_fit(config, 1, there - 15 * config.kept_bytes * config.context // 2)
+    with pytest.raises(UserError, match=rf"at most {config.parameters - 1:,} parameters fit"):
+        advisor.refuse_what_cannot_fit(config, 1, 16 * config.parameters - 1)
+
+
+def test_the_memory_of_a_container(tmp_path: Path) -> None:
+    limit, cpu = tmp_path / "memory.max", torch.device("cpu")
+    machine = runtime.machine_memory(cpu, tmp_path / "none")
+    for text, wanted in (("max\n", machine), ("1000000\n", 1_000_000), (f"{2**70}\n", machine)):
+        limit.write_text(text)
+        assert runtime.machine_memory(cpu, limit) == wanted
+
+
+def test_tensorboard_holds_the_numbers_of_the_log(tmp_path: Path) -> None:
+    """The event files are read back; what was drawn after the step of a resume is drawn anew."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    log = MetricsLog(tmp_path / "metrics.jsonl", tensorboard=True)
+    for step in (1, 2, 3):
+        log.write(step=step, loss=5.0 / step, sample="a text is no number")
+    log.close()
+    time.sleep(0.01)
+    log = MetricsLog(tmp_path / "metrics.jsonl", resume_at=2, tensorboard=True)
+    log.write(step=3, loss=1.0)
+    log.close()
+    board = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    board.Reload()
+    assert board.Tags()["scalars"] == ["loss"]
+    drawn = {event.step: event.value for event in board.Scalars("loss")}
+    assert drawn == pytest.approx({r["step"]: r["loss"] for r in read_metrics(tmp_path / "metrics.jsonl")})
+    assert drawn[3] == 1.0
+
+
+def test_tensorboard_where_it_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
+    with pytest.raises(UserError, match=r"type pip install 'rostok\[tensorboard\]'"):
+        MetricsLog(tmp_path / "metrics.jsonl", tensorboard=True)
+
+
+def test_the_passport(tiny_run: Path, tiny_data: Data, tmp_path: Path) -> None:
+    [start] = passport.read_starts(tiny_run)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", start["time"])
+    assert (start["step"], start["command"]) == (0, sys.argv)
+    assert start["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    assert start["versions"]["python"] == ".".join(map(str, sys.version_info[:3]))
+    assert start["commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", start["commit"])
+    wanted = {"device": "cpu", "dtype": "float32", "batch": 4, "accumulate": 1, "world": 1, "compile": False}
+    assert wanted.items() <= start["runtime"].items()
+    assert {"threads", "processor", "torch"} < start["runtime"].keys()
+    assert start["data_sha256"] == {name: tiny_data.split(name).sha256 for name in ("train", "valid")}
+    assert start["tokenizer_sha256"] == tiny_data.tokenizer_sha256
+    state = read_state(find_step(tiny_run, "latest"))
+    assert {
+        key: state[key] for key in ("runtime", "data_sha256", "tokenizer_sha256", "versions")
+    }.items() <= start.items()
+
+    passport.stamp(tmp_path, 0, {})
+    passport.stamp(tmp_path, 7, {"more": 1})
+    assert [entry["step"] for entry in passport.read_starts(tmp_path)] == [0, 7]
+    (tmp_path / "passport.json").write_text("[")
+    assert passport.read_starts(tmp_path) == []
+
+
+# ------------------------------------------------------------------------------------------------- any words at all
+
+NUMBERS = st.one_of(
+    st.integers(), st.floats(), st.sampled_from(["nan", "-.inf", "", "[]", "{}", "null", "yes", "1e30"])
+)
+TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+VALUES = st.one_of(NUMBERS.map(str), TEXTS, st.just('"\\0"'))
+
+
+def keys(config: object, before: str = "") -> list[str]:
+    """Every setting, dotted, and every group of settings."""
+    found = []
+    for name, value in vars(config).items():
+        found += [f"{before}{name}", *(keys(value, f"{before}{name}.") if hasattr(value, "__dict__") else [])]
+    return found
+
+
+SETTINGS = st.tuples(st.sampled_from(keys(TrainConfig())), VALUES).map("=".join)
+FLAGS = st.sampled_from(["--check", "--fresh", "--verify-resume", "--nonsense", "model.kind=window-mlp"])
+
+
+def code_of(main: object, words: list[str]) -> int:
+    try:
+        return run_main(main, words)  # type: ignore[arg-type]
+    except SystemExit as end:  # argparse
+        return int(end.code or 0)
+
+
+def enough(*_: object) -> None:
+    raise UserError("all that comes before the model was accepted")
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.one_of(SETTINGS, SETTINGS, FLAGS, TEXTS), max_size=4))
+def test_no_words_of_train_end_in_a_traceback(
+    tiny_data, tmp_path, monkeypatch, capsys, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(front, "build_model", enough)
+    Path("c.yaml").write_text("seed: 0\n")
+    code = code_of(front.main, ["c.yaml", *tiny_words(tiny_data, tmp_path / "out"), *words])
+    told = capsys.readouterr().err
+    assert code == 2 or "--help" in words
+    assert "error: " in told.strip().split("\n")[-1]
+    assert [path.name for path in tmp_path.iterdir()] == ["c.yaml"]
+
+
+PREPARE = st.one_of(
+    st.tuples(
+        st.sampled_from(
+            ["--vocab", "--valid-share", "--threads", "--seed", "--marker", "--field", "--stories"]
+        ),
+        VALUES,
+    ).map(list),
+    st.sampled_from(
+        [["--json"], ["--force"], ["--nonsense"], ["--valid", "tales.txt"], ["--valid", "none.txt"]]
+    ),
+    TEXTS.map(lambda text: [text]),
+)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(st.lists(PREPARE, max_size=4).map(lambda parts: [word for part in parts for word in part]))
+def test_no_words_of_prepare_end_in_a_traceback(tmp_path, monkeypatch, capsys, words: list[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("tales.txt").write_text("Tom had a ball.\n<|endoftext|>\n" * 5 + "Mia had a kite. " * 9)
+    code = code_of(prepare.main, ["--source", "tales.txt", "--vocab", "260", "--out", "data", *words])
+    told = capsys.readouterr().err
+    assert code in (0, 2)
+    assert code == 0 or "error: " in told.strip().split("\n")[-1]
+    assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
