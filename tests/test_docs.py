@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(path.name for path in ROOT.glob("docs/*.md") if path.name != "worked-examples.md")  # run by test_explain
+PAGES = sorted(
+    path.name for path in ROOT.glob("docs/*.md") if path.name != "worked-examples.md"
+)  # run by test_explain
 PROGRAMS = ("python ", "scripts/", "torchrun ", "rostok ", "pip ", "zcat ")
 
 

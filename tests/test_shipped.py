@@ -1,6 +1,6 @@
 """The trained models in the box: they load, score a text of ours as pinned, and write the same greedy text everywhere.
 
-The pins are what the shipped weights gave; ship new weights, and they change: `python tests/test_shipped.py` prints them.
+The pins are what the shipped weights gave; ship new weights, and they change: this file, run, prints them.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from rostok.generate import CompiledSteps, Sampling, generate
 ROOT = Path(__file__).parent.parent
 HELD_OUT = [  # written for this test, so that no model has seen it
     "One day, a little girl named Nora found a blue kite in the park. Nora wanted to fly the kite, but there was no "
-    "wind. She sat down and waited. A big bird came and said, \"I can help you, Nora.\" The bird flapped its wings and "
+    'wind. She sat down and waited. A big bird came and said, "I can help you, Nora." The bird flapped its wings and '
     "the kite went up and up. Nora was so happy. She said thank you to the bird, and they became good friends.",
     "Sam and his mom went to the shop to buy some bread. Sam saw a red apple and asked his mom if he could have it. "
     "His mom said yes. On the way home Sam shared the apple with a hungry squirrel.",
@@ -59,7 +59,9 @@ def test_weights_are_those_of_the_record_and_small(name: str) -> None:
 
 def test_all_together_stay_under_20_mb() -> None:
     assert len(PINNED) == 3
-    assert sum(path.stat().st_size for name in PINNED for path in shipped(name).folder.rglob("*.*")) < 20_000_000
+    assert (
+        sum(path.stat().st_size for name in PINNED for path in shipped(name).folder.rglob("*.*")) < 20_000_000
+    )
 
 
 @pytest.mark.parametrize("name", PINNED)
@@ -87,4 +89,6 @@ def test_greedy_text_is_the_same_compiled() -> None:
 
 if __name__ == "__main__":
     for shipped_name in ("rostok-mini", "gpt-1-mini", "window-mlp-mini"):
-        print(f'    "{shipped_name}": ({nats(shipped(shipped_name)):.5f}, {greedy(shipped(shipped_name))[0]!r}),')
+        print(
+            f'    "{shipped_name}": ({nats(shipped(shipped_name)):.5f}, {greedy(shipped(shipped_name))[0]!r}),'
+        )
