@@ -84,12 +84,11 @@ export function readColours() {
     const x = (i / 255) * 2, k = x < 1 ? 0 : 1, f = x - k;
     return stops[k].map((c, n) => Math.round(c + (stops[k + 1][n] - c) * f));
   });
-  pixels = new Uint32Array(new Uint8Array([...ramp, rgb(css("--hatch"))].flatMap((c) => [...c, 255])).buffer);
+  pixels = new Uint32Array(new Uint8Array(ramp.flatMap((c) => [...c, 255])).buffer);
   inkOn = ramp.map((c) => (contrast(c, dark) >= contrast(c, pale) ? "--ink-on-paper" : "--ink-on-ramp"));
 }
 export const shade = (w) => Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, w))));
 export const rampPixel = (code) => pixels[code]; // the four bytes of a canvas pixel
-export const hatchPixel = () => pixels[256];
 export const rampCss = (code) => `rgb(${ramp[code].join(" ")})`;
 export const rampInk = (code) => `var(${inkOn[code]})`;
 

@@ -1,7 +1,7 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
 import { arc, clamp, escapeXml, readout, spaced, visible } from "./core.js";
 import { Weights, readSteps } from "./codec.js";
-import { $, button, css, el, has, hatchPixel, keepFocus, num, percent, picker, press, rampCss, rampInk, rampPixel, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
+import { $, button, css, el, has, keepFocus, num, percent, picker, press, rampCss, rampInk, rampPixel, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
 
 // ---- documents: one run on one text each
 export const docs = [];
@@ -52,6 +52,7 @@ export class Panel {
   get doc() { return docOf(state.ex, state[`run${this.s}`]); }
   get layer() { return clamp(state[`l${this.s}`] ?? 0, 0, this.doc.model.n_layer - 1); }
   get head() { return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1); }
+  get mode() { return this.doc.losses ? state.under : "weight"; }
   get token() { return clamp(state.t, 0, this.doc.text.T - 1); }
   row() { return this.doc.weights.row(this.layer, this.head, this.token); }
   tops(k = 8) { return this.doc.weights.top(this.layer, this.head, this.token, k); }
@@ -107,6 +108,7 @@ export class Panel {
   draw() {
     const { doc } = this;
     this.strip.setAttribute("aria-label", t("strip.label"));
+    this.strip.dataset.under = this.mode;
     this.toks = doc.shown.map((text, j) => {
       const piece = doc.text.pieces[j], tok = el("span", {
         class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`, role: "option", tabindex: "-1",
@@ -135,6 +137,7 @@ export class Panel {
     const { token } = this, row = this.row(), first = !this.last;
     const held = this.strip.contains(document.activeElement);
     this.now = row;
+    if (this.strip.dataset.under !== this.mode) { this.strip.dataset.under = this.mode; this.places = null; }
     this.stale = !first; // a click: what is in sight now, the other tokens after it is painted
     if (first) this.dress(0, this.toks.length); else { this.bring(); this.dress(...this.inSight()); }
     keepFocus(this.top, () => this.controls());
@@ -163,7 +166,7 @@ export class Panel {
   }
   // The tokens from..to in the colours, bars and numbers of this row; only what is not so already is written.
   dress(from, to) {
-    const { doc, token, now: row } = this, mode = state.under;
+    const { doc, token, now: row, mode } = this;
     const wear = (tok, j) => {
       const future = j > token, w = future ? 0 : row[j], now = tok.now;
       const next = { future, code: future ? -1 : shade(w), bar: future ? 0 : Math.round(200 * w) / 200, below: this.under(mode, j, w, future), chosen: j === token,
@@ -185,7 +188,7 @@ export class Panel {
   }
   under(mode, j, w, future) {
     const { losses } = this.doc;
-    if (mode === "weight" || !losses) return future ? "–" : w >= 0.005 ? num(w, 2) : "";
+    if (mode === "weight") return future ? "–" : w >= 0.005 ? num(w, 2) : "";
     if (losses.p[j] === null) return "";
     if (mode === "p") return percent(losses.p[j], losses.p[j] < 0.1 ? 1 : 0);
     if (mode === "rank") return `${losses.rank[j]}`;
@@ -204,14 +207,14 @@ export class Panel {
     if (!this.toks) return;
     const places = this.where(), place = (j) => places[j], from = place(this.token);
     redraw(this.arcs, this.tops().filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
-      sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 5 * w).toFixed(2), opacity: (0.25 + 0.7 * Math.sqrt(w)).toFixed(2) })));
+      sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 4 * w).toFixed(2), opacity: (places[j].y === from.y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2) })));
   }
-  paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight; the future hatched
+  paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
     const { T, tiles } = this.doc.weights, n = T * cell, image = new ImageData(n, n), out = new Uint32Array(image.data.buffer);
     for (let y = 0, i = 0; y < n; y++) {
       const q = Math.floor(y / cell), row = this.doc.weights.offset(this.layer, this.head) + (q * (q + 1)) / 2;
       for (let k = 0; k <= q; k++) { out.fill(rampPixel(tiles[row + k]), i, i + cell); i += cell; }
-      for (let x = (q + 1) * cell; x < n; x++, i++) if ((x + y) % 7 === 0) out[i] = hatchPixel();
+      i += n - (q + 1) * cell;
     }
     canvas.width = canvas.height = n;
     canvas.getContext("2d").putImageData(image, 0, 0);
@@ -302,7 +305,7 @@ export class Panel {
       + `<text x="${margin}" y="38" font-size="20" font-weight="600" fill="${ink("--ink")}">${escapeXml(`${runTitle(doc.model.name)} · ${headName(this.layer, this.head)} · ${quoted(doc, token)} (${token})`)}</text>`
       + `<text x="${margin}" y="62" font-size="14" fill="${ink("--muted")}" xml:space="preserve">${escapeXml(`${readings}   ${t("read.future")} 0   ${t("read.sum")} ${num(r.sum, 3)}`)}</text>`
       + arcs + doc.shown.map((_, j) => rect(j)).join("")
-      + `<image x="${margin}" y="${mapTop}" width="${side}" height="${side}" href="${canvas.toDataURL()}"/>${keys}</svg>`;
+      + `<rect x="${margin}" y="${mapTop}" width="${side}" height="${side}" fill="url(#future)"/><image x="${margin}" y="${mapTop}" width="${side}" height="${side}" href="${canvas.toDataURL()}"/>${keys}</svg>`;
     return { text, width, height };
   }
 }
