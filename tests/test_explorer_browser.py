@@ -301,7 +301,7 @@ def test_losses_under_the_tokens(browser: Browser) -> None:
     assert float(facts[2].split()[0]) == pytest.approx(losses["nll"][9], abs=0.0051)
     assert facts[3] == {"new": "first time", "seen": "seen", "pair": "seen pair"}[losses["class"][9]]
     rows = browser.js(
-        "return [...document.querySelectorAll('#seen tbody tr')].map((r) => [r.dataset.run, r.dataset.class, r.children[1].textContent])"
+        "return [...document.querySelectorAll('#seen tr[data-class]')].map((r) => [r.dataset.run, r.dataset.class, r.children[1].textContent])"
     )
     for doc in browser.documents["main"][:2]:
         for kind, row in doc["losses"]["summary"].items():

@@ -68,13 +68,15 @@ export function markHead() {
 function drawSeen() {
   const here = docs.filter((d) => d.text.name === state.ex && d.losses);
   if (!here.length) return redraw($("#seen"), el("p", { class: "small", text: t("seen.none") }));
-  const rows = here.flatMap((d) => ["new", "seen", "pair"].map((kind) => {
+  const row = (d, kind) => {
     const s = d.losses.summary[kind];
     return el("tr", { "data-class": kind, "data-run": d.model.name },
-      el("th", { scope: "row", text: here.length > 1 ? `${runTitle(d.model.name)} · ${t(`class.${kind}.long`)}` : t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
+      el("th", { scope: "row", text: t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
       barCell(s.p ?? 0), el("td", { class: "n", text: s.n ? percent(s.p) : "–" }),
       el("td", { class: "n", text: s.n ? num(s.loss, 2) : "–" }));
-  }));
+  };
+  const group = (d) => el("tr", { class: "group" }, el("th", { colspan: 5, scope: "colgroup", text: runTitle(d.model.name) }));
+  const rows = here.flatMap((d) => [...(here.length > 1 ? [group(d)] : []), ...["new", "seen", "pair"].map((kind) => row(d, kind))]);
   return redraw($("#seen"), el("h3", { text: t("seen.title") }), el("p", { class: "small", text: t("seen.intro") }),
     el("div", { class: "scroller table" }, el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["seen.class", "seen.n", "seen.bar", "seen.p", "seen.loss"].map((k) =>
       el("th", { scope: "col", text: t(k), class: k === "seen.bar" ? "hide" : "" })))), el("tbody", {}, ...rows))));

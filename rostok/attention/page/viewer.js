@@ -20,7 +20,10 @@ export async function ready(doc) { // decode once, when it is first needed
 export const textTitle = (name) => (has(`text.${name}`) ? t(`text.${name}`) : name);
 export const runTitle = (name) => (has(`run.${name}`) ? t(`run.${name}`) : name);
 export const headName = (l, h) => t("head.name", { l: l + 1, h: h + 1 });
-export const quoted = (doc, j) => doc.shown[j];
+export const quoted = (doc, j) => { // for titles and lists; the strip shows all of it
+  const letters = [...doc.shown[j]];
+  return letters.length > 28 ? `${letters.slice(0, 27).join("")}…` : doc.shown[j];
+};
 
 export const barCell = (w) => el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
 
@@ -46,7 +49,7 @@ export class Panel {
     this.root.append(this.top,
       el("div", { class: "look" },
         el("div", { class: "left" }, this.scroller, this.read, this.keys),
-        el("div", { class: "right" }, el("div", { class: "map-frame" }, this.canvas, this.mark), this.legend, this.mapNote, this.facts)), this.full);
+        el("div", { class: "beside" }, el("div", { class: "map-frame" }, this.canvas, this.mark), this.legend, this.mapNote, this.facts)), this.full);
     this.#listen();
   }
   get doc() { return docOf(state.ex, state[`run${this.s}`]); }
@@ -169,7 +172,7 @@ export class Panel {
     const { doc, token, now: row, mode } = this;
     const wear = (tok, j) => {
       const future = j > token, w = future ? 0 : row[j], now = tok.now;
-      const next = { future, code: future ? -1 : shade(w), bar: future ? 0 : Math.round(200 * w) / 200, below: this.under(mode, j, w, future), chosen: j === token,
+      const next = { future, code: future ? -1 : shade(w), bar: future || w < 0.03 ? 0 : Math.round(100 * w) / 100, below: this.under(mode, j, w, future), chosen: j === token,
         seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]) };
       if (now.future !== future) tok.classList.toggle("future", future);
       if (now.seen !== next.seen) tok.classList.toggle("seen", next.seen);
