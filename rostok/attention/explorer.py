@@ -31,7 +31,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from rostok import __version__
-from rostok.attention import codec
+from rostok.attention import codec, scores
 from rostok.attention.capture import open_subject
 from rostok.attention.examples import examples_json
 from rostok.attention.maps import read_text
@@ -259,20 +259,19 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
     out = []
     for layer in range(layers):
         for head in range(n_head):
-            scores = {
+            found = {
                 kind: None if own is None else {"v": _short(own[layer, head], 3)}
                 for kind, own in table.items()
             }
-            label, sure = _label(scores, even)
-            scores["entropy"] = None if spread is None else {"v": _short(spread[layer, head], 3)}
-            out.append({"layer": layer, "head": head, "label": label, "confidence": sure, "scores": scores})
+            label, sure = _label(found, even)
+            found["entropy"] = None if spread is None else {"v": _short(spread[layer, head], 3)}
+            out.append({"layer": layer, "head": head, "label": label, "confidence": sure, "scores": found})
     return out
 
 
 def even_scores(ids: Sequence[int], start_id: int) -> dict[str, float | None]:
     """What a head that attends evenly to all it may see would score on this text."""
-    length = len(ids)
-    even = np.tri(length) / np.arange(1, length + 1)[:, None]
+    even = scores.uniform(len(ids))
     table = {kind: _mean_weight(even, where) for kind, where in _places(np.asarray(ids), start_id).items()}
     return {kind: None if own is None else _short(float(own), 3) for kind, own in table.items()}
 
@@ -282,13 +281,10 @@ def _places(ids: np.ndarray, start_id: int) -> dict[str, np.ndarray]:
     length = len(ids)
     past, row = np.tri(length, k=-1, dtype=bool), np.arange(length)[:, None] >= 2
     start = ids == start_id
-    copy = (ids[:, None] == ids[None, :]) & past & ~start[:, None]
-    follower = np.zeros_like(copy)
-    follower[:, 1:] = copy[:, :-1]  # x_{j-1} = x_t
     cells = {
-        "induction": follower & past,
+        "induction": scores.copy_cells(ids, 1, start_id),
         "previous": np.eye(length, k=-1, dtype=bool),
-        "same": copy,
+        "same": scores.copy_cells(ids, 0, start_id),
         "start": np.broadcast_to(start[None, :], past.shape) & (past | np.eye(length, dtype=bool)),
         "self": np.eye(length, dtype=bool),
     }
@@ -300,10 +296,10 @@ def _mean_weight(pattern: np.ndarray, where: np.ndarray) -> np.ndarray | None:
     return (pattern * where).sum(-1)[..., rows].mean(-1) if rows.any() else None
 
 
-def _label(scores: Mapping[str, Any], even: Mapping[str, float | None]) -> tuple[str, str]:
-    for least, times, sure in ((0.4, 5, "strong"), (0.2, 3, "partial")):
+def _label(found: Mapping[str, Any], even: Mapping[str, float | None]) -> tuple[str, str]:
+    for (least, times), sure in ((scores.STRONG, "strong"), (scores.PARTIAL, "partial")):
         for kind in KINDS:
-            score = scores[kind]
+            score = found[kind]
             if score and score["v"] >= least and score["v"] >= times * (even[kind] or 0):
                 return kind, sure
     return "other", ""
@@ -363,8 +359,8 @@ def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((length, d_head)).astype("<f2").astype(np.float32) for _ in range(3))
     at = np.arange(length)
-    scores = rope(rms_norm(q), at) @ rope(rms_norm(k), at).T / np.sqrt(d_head)
-    by_hand = softmax(np.where(np.tri(length, dtype=bool), scores, -np.inf))
+    dots = rope(rms_norm(q), at) @ rope(rms_norm(k), at).T / np.sqrt(d_head)
+    by_hand = softmax(np.where(np.tri(length, dtype=bool), dots, -np.inf))
     pattern = np.stack([*_drawn(ids), by_hand])[None].astype(np.float32)  # (1, 6, T, T)
     w_o = rng.standard_normal((d_head, 384)).astype(np.float32) / np.sqrt(d_head)
     names = ("q_raw", "k_raw", "v", "z")
@@ -398,7 +394,7 @@ def _drawn(ids: np.ndarray) -> list[np.ndarray]:
     """Five maps (T, T) by rule. Where a rule finds nothing to look at, the head rests on ◆."""
     length = len(ids)
     places = _places(ids, 0)
-    rest = np.tri(length) / np.arange(1, length + 1)[:, None]  # a little for everybody
+    rest = scores.uniform(length)  # a little for everybody
     start = np.zeros((length, length))
     start[:, 0] = 1
 

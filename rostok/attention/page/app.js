@@ -1,7 +1,7 @@
 // Start: words, state from the address, one drawing function a widget, keys.
 import { clamp, whole } from "./core.js";
-import { $, el, fromAddress, num, readColours, redraw, set, setStrings, state, t, translatePage, watch } from "./ui.js";
-import { docOf, docs, drawViewer, panels, ready, runs, runTitle, texts, textTitle, updateViewer, viewerControls } from "./viewer.js";
+import { $, el, fromAddress, later, num, readColours, redraw, set, setStrings, state, t, translatePage, watch } from "./ui.js";
+import { docOf, docs, drawViewer, finishViewer, panels, ready, runs, runTitle, texts, textTitle, updateViewer, viewerControls } from "./viewer.js";
 import { drawHeads, markHead } from "./heads.js";
 import { drawSteps } from "./steps.js";
 import { drawPlane } from "./plane.js";
@@ -78,7 +78,7 @@ async function load() { // another text, run or number of panels: decode, then d
   setTimeout(() => { if (mine === turn) below(); }, 0);
 }
 
-let soon = 0;
+let soon = () => {};
 watch((patch) => {
   const has = (...names) => names.some((n) => n in patch);
   if (has("lang", "theme")) { theme(); chrome(); load(); still(); return; }
@@ -91,8 +91,9 @@ watch((patch) => {
   if (has("l", "h", "l2", "h2", "t", "under")) {
     if (has("under")) viewerControls();
     updateViewer();
-    clearTimeout(soon); // thumbnails and step cards follow after the click is painted
-    soon = setTimeout(() => { markHead(); drawSteps(); }, 50);
+    markHead();
+    soon(); // tokens out of sight and the step cards follow after the click is painted
+    soon = later(() => { finishViewer(); drawSteps(); });
   }
   if (has("sort")) drawHeads();
   if (has("sharp", "norm")) drawPlane();

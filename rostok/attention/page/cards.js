@@ -27,7 +27,8 @@ function orders() { // the largest change of the output over all 24 orders of fo
 
 const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
 const local = (digits) => { const s = String(digits).replace("-", "−"); return state.lang === "ru" ? s.replace(".", ",") : s; };
-const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6));
+const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6))
+  .map((text) => (state.lang === "en" ? text.replace(",", "") : text)); // ungrouped, as printed
 const each = (texts) => texts.map((text) => el("span", { class: "v", text }));
 const called = (name) => name.replace(/-(\d+)/g, "\u00a0$1").split("-").map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w))).join(" · ");
 function example(x) {

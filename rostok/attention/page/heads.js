@@ -1,6 +1,6 @@
 // All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
 import { maxPool } from "./core.js";
-import { $, el, keepFocus, num, percent, picker, rampRgb, redraw, set, state, t } from "./ui.js";
+import { $, el, keepFocus, num, percent, picker, rampPixel, redraw, set, state, t } from "./ui.js";
 import { barCell, docs, headName, panels, runTitle } from "./viewer.js";
 
 const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
@@ -17,18 +17,15 @@ function sorted(doc) {
   else if (by !== "layer") list.sort((a, b) => scoreOf(b, by) - scoreOf(a, by));
   return list;
 }
-function tile(doc, l, h) {
+function tile(doc, l, h) { // an image: 48 canvases would be painted anew with every frame of the page
   doc.pools ??= new Map();
   const key = l * doc.model.n_head + h;
   if (!doc.pools.has(key)) doc.pools.set(key, maxPool(doc.weights.tiles, doc.weights.offset(l, h), doc.text.T, 64));
-  const { n, out } = doc.pools.get(key), canvas = el("canvas", { width: n, height: n, "aria-hidden": "true" });
-  const image = new ImageData(n, n);
-  for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) {
-    const c = rampRgb(out[q * n + k]), o = 4 * (q * n + k);
-    image.data[o] = c[0]; image.data[o + 1] = c[1]; image.data[o + 2] = c[2]; image.data[o + 3] = 255;
-  }
+  const { n, out } = doc.pools.get(key), canvas = el("canvas", { width: n, height: n });
+  const image = new ImageData(n, n), to = new Uint32Array(image.data.buffer);
+  for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) to[q * n + k] = rampPixel(out[q * n + k]);
   canvas.getContext("2d").putImageData(image, 0, 0);
-  return canvas;
+  return el("img", { src: canvas.toDataURL(), width: n, height: n, alt: "" });
 }
 export function drawHeads() {
   const { doc } = panels.a, box = $("#heads-controls"), byLayer = state.sort === "layer";
@@ -64,20 +61,22 @@ export function drawHeads() {
 export function markHead() {
   for (const b of document.querySelectorAll(".thumb")) {
     const now = Number(b.dataset.l) === panels.a.layer && Number(b.dataset.h) === panels.a.head;
-    b.setAttribute("aria-selected", String(now));
+    if (b.getAttribute("aria-selected") !== String(now)) b.setAttribute("aria-selected", String(now));
     if (!document.activeElement?.classList.contains("thumb") || document.activeElement === b) b.tabIndex = now ? 0 : -1;
   }
 }
 function drawSeen() {
   const here = docs.filter((d) => d.text.name === state.ex && d.losses);
   if (!here.length) return redraw($("#seen"), el("p", { class: "small", text: t("seen.none") }));
-  const rows = here.flatMap((d) => ["new", "seen", "pair"].map((kind) => {
+  const row = (d, kind) => {
     const s = d.losses.summary[kind];
     return el("tr", { "data-class": kind, "data-run": d.model.name },
-      el("th", { scope: "row", text: here.length > 1 ? `${runTitle(d.model.name)} · ${t(`class.${kind}.long`)}` : t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
+      el("th", { scope: "row", text: t(`class.${kind}.long`) }), el("td", { class: "n", text: num(s.n, 0) }),
       barCell(s.p ?? 0), el("td", { class: "n", text: s.n ? percent(s.p) : "–" }),
       el("td", { class: "n", text: s.n ? num(s.loss, 2) : "–" }));
-  }));
+  };
+  const group = (d) => el("tr", { class: "group" }, el("th", { colspan: 5, scope: "colgroup", text: runTitle(d.model.name) }));
+  const rows = here.flatMap((d) => [...(here.length > 1 ? [group(d)] : []), ...["new", "seen", "pair"].map((kind) => row(d, kind))]);
   return redraw($("#seen"), el("h3", { text: t("seen.title") }), el("p", { class: "small", text: t("seen.intro") }),
     el("div", { class: "scroller table" }, el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["seen.class", "seen.n", "seen.bar", "seen.p", "seen.loss"].map((k) =>
       el("th", { scope: "col", text: t(k), class: k === "seen.bar" ? "hide" : "" })))), el("tbody", {}, ...rows))));

@@ -60,8 +60,9 @@ function picture(now) {
   const unit = (v) => { const n = Math.hypot(...v) / Math.SQRT2; return n > 1e-9 ? v.map((x) => x / n) : v; };
   const ghosts = state.norm === 1 ? [sv("circle", { class: "ring", cx: ox, cy: oy, r: Math.SQRT2 * UNIT }), ...now.keys.map((k) => arrow(unit(k), "ghost")), arrow(unit(now.q), "ghost query")] : [];
   const label = (at, text, kind) => {
-    const [x, y] = px(at), out = Math.hypot(...at) || 1, dx = (at[0] / out) * 24, dy = (-at[1] / out) * 24;
-    return sv("text", { class: `tag ${kind}`, x: x + dx, y: y + dy + 5, "text-anchor": dx > 8 ? "start" : dx < -8 ? "end" : "middle", text });
+    const [x, y] = px(at), out = Math.hypot(...at) || 1, near = x < 70 || x > SIZE - 70; // at an edge the name stands above or below
+    const dx = near ? 0 : (at[0] / out) * 24, dy = near ? (y > 60 ? -26 : 26) : (-at[1] / out) * 24;
+    return sv("text", { class: `tag ${kind}`, x: clamp(x + dx, 26, SIZE - 26), y: y + dy + 5, "text-anchor": dx > 8 ? "start" : dx < -8 ? "end" : "middle", text });
   };
   const beside = (q) => { // half-way along the arrow, next to it
     const n = Math.hypot(...q) || 1, [x, y] = px([q[0] * 0.5 + (q[1] / n) * 0.28, q[1] * 0.5 - (q[0] / n) * 0.28]);

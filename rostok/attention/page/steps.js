@@ -1,5 +1,5 @@
 // One token, one head, every number from q, k and v to what the head adds to the stream.
-import { headSteps, length } from "./core.js";
+import { headKeys, headSteps, length } from "./core.js";
 import { $, button, el, num, percent, redraw, sv, t } from "./ui.js";
 import { headName, panels, quoted } from "./viewer.js";
 
@@ -24,7 +24,9 @@ export function drawSteps() {
   const head = own ?? doc.steps[0], name = headName(head.layer, head.head); // a head without numbers here: show one that has them
   const note = own ? null : el("div", { class: "callout steps-note" }, el("span", { text: t("steps.other", { head: headName(p.layer, p.head), shown: name }) }),
     ...doc.steps.slice(0, 12).map((h) => button(headName(h.layer, h.head), () => p.pick(h.layer, h.head))));
-  const d = doc.model.d_head, s = headSteps({ q: head.q, k: head.k, v: head.v, qGain: head.q_gain, kGain: head.k_gain, t: token, theta: doc.model.rope_theta });
+  const d = doc.model.d_head, theta = doc.model.rope_theta;
+  head.keys ??= headKeys({ k: head.k, kGain: head.k_gain, theta });
+  const s = headSteps({ q: head.q, v: head.v, qGain: head.q_gain, t: token, theta, keys: head.keys });
   const row = doc.weights.row(head.layer, head.head, token), tops = doc.weights.top(head.layer, head.head, token).map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
   const off = Math.max(...s.weights.map((w, j) => Math.abs(w - row[j])));
   const q = quoted(doc, token), k = quoted(doc, best);
@@ -39,7 +41,7 @@ export function drawSteps() {
     el("ol", { class: "cards" },
       card(1, "raw", `q = x·W_Q    k = x·W_K`, { q, k, d }, line(`q ${q}`, s.qRaw), el("p", { class: "nums", text: few(s.qRaw) }), line(`k ${k}`, head.k[best]), el("p", { class: "nums", text: few(head.k[best]) })),
       card(2, "norm", `q ← q / √(mean q² + ε) · g`, { before: num(length(s.qRaw), 2), after: num(length(s.qNorm), 2), root: num(Math.sqrt(d), d === 64 ? 0 : 2) }, line(`q ${q}`, s.qNorm), el("p", { class: "nums", text: few(s.qNorm) }), line(`k ${k}`, s.kNorm[best])),
-      card(3, "rope", `(x₁, x₂) ← (x₁ cos φ − x₂ sin φ, x₂ cos φ + x₁ sin φ)`, { n: token, m: best, gap: token - best }, line(`q ${q}`, s.qRope), el("p", { class: "nums", text: few(s.qRope) }), line(`k ${k}`, s.kRope[best])),
+      card(3, "rope", `x₁ ← x₁ cos φ − x₂ sin φ\nx₂ ← x₂ cos φ + x₁ sin φ`, { n: token, m: best, gap: token - best }, line(`q ${q}`, s.qRope), el("p", { class: "nums", text: few(s.qRope) }), line(`k ${k}`, s.kRope[best])),
       card(4, "dot", `s_j = q·k_j / √${d}`, { root: num(Math.sqrt(d), d === 64 ? 0 : 2) }, table([t("keys.token"), "q·k", `÷ √${d}`], (j) => [num(s.dots[j], 2), num(s.scaled[j], 3)])),
       card(5, "softmax", `a_j = e^(s_j − max) / Σ`, { other: num(other, 0), max: num(s.top, 3), total: num(s.total, 3), off: s.off }, table([t("keys.token"), "e^(s−max)", t("keys.weight")], (j) => [num(s.exps[j], 4), num(s.weights[j], 4)]),
         el("p", { class: "small check", text: t("steps.check", { off: off < 1e-6 ? "10⁻⁶" : num(off, 5) }) })),

@@ -68,6 +68,7 @@ export function translatePage() {
 // ---- colour: one hue, from paper to ink, along the root of the weight; so a weight of 0.01 is still seen
 let ramp = [];
 let inkOn = [];
+let pixels = new Uint32Array(0);
 const NAMES = ["--ramp0", "--ramp1", "--ramp2", "--ink-on-paper", "--ink-on-ramp", "--ink", "--muted", "--card", "--accent", "--mark", "--hatch"];
 const colours = {}; // read once a theme: asking the browser in the middle of drawing would make it lay out twice
 export const css = (name) => colours[name];
@@ -83,10 +84,11 @@ export function readColours() {
     const x = (i / 255) * 2, k = x < 1 ? 0 : 1, f = x - k;
     return stops[k].map((c, n) => Math.round(c + (stops[k + 1][n] - c) * f));
   });
+  pixels = new Uint32Array(new Uint8Array(ramp.flatMap((c) => [...c, 255])).buffer);
   inkOn = ramp.map((c) => (contrast(c, dark) >= contrast(c, pale) ? "--ink-on-paper" : "--ink-on-ramp"));
 }
 export const shade = (w) => Math.round(255 * Math.sqrt(Math.min(1, Math.max(0, w))));
-export const rampRgb = (code) => ramp[code];
+export const rampPixel = (code) => pixels[code]; // the four bytes of a canvas pixel
 export const rampCss = (code) => `rgb(${ramp[code].join(" ")})`;
 export const rampInk = (code) => `var(${inkOn[code]})`;
 
@@ -98,6 +100,9 @@ export function segment(label, options, chosen, choose) {
       "data-value": value, onclick: () => choose(value) }));
   }
   return el("div", { class: "field" }, el("span", { class: "label", "aria-hidden": "true", text: label }), group);
+}
+export function press(root, label, chosen) { // another button of the segment of this name
+  for (const b of root.querySelectorAll(`[aria-label="${label}"] button`)) b.setAttribute("aria-pressed", String(b.dataset.value === String(chosen)));
 }
 export function picker(label, options, chosen, choose) {
   const select = el("select", { "aria-label": label, onchange: (e) => choose(e.target.value) });
@@ -115,6 +120,12 @@ export function slider({ id, label, min, max, step, value, show, move }) {
     move(Number(input.value));
   });
   return el("div", { class: "slider" }, el("label", { for: id, text: label }), input, out);
+}
+// When the page has nothing else to do; gives what calls it off.
+export function later(f) {
+  if (typeof requestIdleCallback === "undefined") { const id = setTimeout(f, 60); return () => clearTimeout(id); }
+  const id = requestIdleCallback(f, { timeout: 1000 });
+  return () => cancelIdleCallback(id);
 }
 export const redraw = (node, ...children) => { node.replaceChildren(...children.flat().filter(Boolean)); return node; };
 // Draw anew without losing the place of the keyboard: the focused control is found again by its mark.

@@ -1,7 +1,7 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
 import { arc, clamp, escapeXml, readout, spaced, visible } from "./core.js";
 import { Weights, readSteps } from "./codec.js";
-import { $, button, css, el, has, keepFocus, num, percent, picker, rampCss, rampInk, rampRgb, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
+import { $, button, css, el, has, keepFocus, num, percent, picker, press, rampCss, rampInk, rampPixel, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
 
 // ---- documents: one run on one text each
 export const docs = [];
@@ -20,7 +20,10 @@ export async function ready(doc) { // decode once, when it is first needed
 export const textTitle = (name) => (has(`text.${name}`) ? t(`text.${name}`) : name);
 export const runTitle = (name) => (has(`run.${name}`) ? t(`run.${name}`) : name);
 export const headName = (l, h) => t("head.name", { l: l + 1, h: h + 1 });
-export const quoted = (doc, j) => doc.shown[j];
+export const quoted = (doc, j) => { // for titles and lists; the strip shows all of it
+  const letters = [...doc.shown[j]];
+  return letters.length > 28 ? `${letters.slice(0, 27).join("")}…` : doc.shown[j];
+};
 
 export const barCell = (w) => el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
 
@@ -36,6 +39,7 @@ export class Panel {
     this.strip = el("div", { class: "strip", role: "listbox", "aria-orientation": "horizontal", id: `strip-${which}` });
     this.scroller = el("div", { class: "scroller" }, el("div", { class: "sheet" }, this.arcs, this.strip));
     this.canvas = el("canvas", { role: "img", class: "map", id: `map-${which}` });
+    this.mark = el("span", { class: "map-mark", "aria-hidden": "true" });
     this.legend = el("div", { class: "legend", "aria-hidden": "true" });
     this.mapNote = el("p", { class: "small" });
     this.read = el("div", { class: "readout", id: `readout-${which}` });
@@ -45,12 +49,13 @@ export class Panel {
     this.root.append(this.top,
       el("div", { class: "look" },
         el("div", { class: "left" }, this.scroller, this.read, this.keys),
-        el("div", { class: "right" }, el("div", { class: "map-frame" }, this.canvas), this.legend, this.mapNote, this.facts)), this.full);
+        el("div", { class: "beside" }, el("div", { class: "map-frame" }, this.canvas, this.mark), this.legend, this.mapNote, this.facts)), this.full);
     this.#listen();
   }
   get doc() { return docOf(state.ex, state[`run${this.s}`]); }
   get layer() { return clamp(state[`l${this.s}`] ?? 0, 0, this.doc.model.n_layer - 1); }
   get head() { return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1); }
+  get mode() { return this.doc.losses ? state.under : "weight"; }
   get token() { return clamp(state.t, 0, this.doc.text.T - 1); }
   row() { return this.doc.weights.row(this.layer, this.head, this.token); }
   tops(k = 8) { return this.doc.weights.top(this.layer, this.head, this.token, k); }
@@ -74,11 +79,20 @@ export class Panel {
         : t("map.cell", { q: quoted(this.doc, q), k: quoted(this.doc, k), w: num(this.doc.weights.row(this.layer, this.head, q)[k], 3) });
     });
     this.canvas.addEventListener("pointerleave", () => { this.mapNote.textContent = t("map.hint"); });
-    new ResizeObserver(() => this.arcsSoon()).observe(this.strip);
+    this.scroller.addEventListener("scroll", () => { if (this.stale) this.dress(...this.inSight()); });
+    new ResizeObserver(() => { this.places = null; this.arcsSoon(); }).observe(this.strip);
   }
 
   controls() {
-    const m = this.doc.model, list = runs();
+    const m = this.doc.model, list = runs(), about = [state.lang, state.ex, m.name].join();
+    if (this.about === about) { // the same buttons: press others
+      press(this.top, t("layer"), this.layer);
+      press(this.top, t("head"), this.head);
+      const kind = this.label();
+      if (kind) this.top.lastChild.replaceWith(kind);
+      return;
+    }
+    this.about = about;
     redraw(this.top,
       list.length > 1 ? picker(t("run"), list.map((r) => [r, runTitle(r)]), m.name, (run) => set({ [`run${this.s}`]: run })) : null,
       segment(t("layer"), Array.from({ length: m.n_layer }, (_, i) => [i, String(i + 1)]), this.layer, (l) => this.pick(l, this.head)),
@@ -97,11 +111,12 @@ export class Panel {
   draw() {
     const { doc } = this;
     this.strip.setAttribute("aria-label", t("strip.label"));
+    this.strip.dataset.under = this.mode;
     this.toks = doc.shown.map((text, j) => {
       const piece = doc.text.pieces[j], tok = el("span", {
         class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`, role: "option", tabindex: "-1",
         "data-t": j, id: `tok-${this.which}-${j}`, title: t("token.place", { n: j }),
-      }, el("bdi", { text }), el("i", {}), el("small", {}));
+      }, el("bdi", { text, class: text.length > 16 ? "long" : null }), el("i", {}), el("small", {}));
       tok.now = {};
       return tok;
     });
@@ -109,8 +124,7 @@ export class Panel {
     this.strip.replaceChildren(...this.toks.flatMap((tok, j) =>
       (doc.text.pieces[j].includes("\n") ? [tok, el("br")] : [tok])));
     this.mapNote.textContent = t("map.hint");
-    this.last = null;
-    this.placed = null;
+    this.last = this.about = this.places = null;
     this.paintLegend();
     this.update();
   }
@@ -123,14 +137,42 @@ export class Panel {
 
   // Another token, layer or head: only what changes with it.
   update() {
-    const { doc, token } = this, row = this.row(), mode = state.under;
+    const { token } = this, row = this.row(), first = !this.last;
     const held = this.strip.contains(document.activeElement);
-    const place = [state.lang, doc.model.name, state.ex, this.layer, this.head].join();
-    if (this.placed !== place) keepFocus(this.top, () => this.controls());
-    this.placed = place;
-    this.toks.forEach((tok, j) => { // 512 tokens: write only what is not so already
+    this.now = row;
+    if (this.strip.dataset.under !== this.mode) { this.strip.dataset.under = this.mode; this.places = null; }
+    this.stale = !first; // a click: what is in sight now, the other tokens after it is painted
+    if (first) this.dress(0, this.toks.length); else { this.bring(); this.dress(...this.inSight()); }
+    keepFocus(this.top, () => this.controls());
+    this.map();
+    this.readoutOf(row);
+    this.table(row);
+    this.fullTable(row);
+    this.tokenFacts();
+    if (held) this.toks[token].focus({ preventScroll: true });
+    if (first) this.bring();
+    this.arcsSoon();
+  }
+  // Where each token stands in the strip; measured once, for asking makes the browser lay out.
+  where() {
+    this.places ??= this.toks.map((k) => ({ x: k.offsetLeft + k.offsetWidth / 2, y: k.offsetTop + 1, high: k.offsetHeight }));
+    return this.places;
+  }
+  inSight() { // from, to: the tokens that the strip's window shows, and a line more
+    const places = this.where(), top = this.scroller.scrollTop - 60, bottom = this.scroller.scrollTop + this.scroller.clientHeight + 60;
+    const from = places.findIndex((p) => p.y + p.high > top), to = places.findLastIndex((p) => p.y < bottom) + 1;
+    return [Math.max(0, from), to];
+  }
+  dressRest() {
+    if (this.stale) this.dress(0, this.toks.length);
+    this.stale = false;
+  }
+  // The tokens from..to in the colours, bars and numbers of this row; only what is not so already is written.
+  dress(from, to) {
+    const { doc, token, now: row, mode } = this;
+    const wear = (tok, j) => {
       const future = j > token, w = future ? 0 : row[j], now = tok.now;
-      const next = { future, code: future ? -1 : shade(w), bar: future ? 0 : Math.round(200 * w) / 200, below: this.under(mode, j, w, future), chosen: j === token,
+      const next = { future, code: future ? -1 : shade(w), bar: future || w < 0.03 ? 0 : Math.round(100 * w) / 100, below: this.under(mode, j, w, future), chosen: j === token,
         seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]) };
       if (now.future !== future) tok.classList.toggle("future", future);
       if (now.seen !== next.seen) tok.classList.toggle("seen", next.seen);
@@ -138,23 +180,18 @@ export class Panel {
         tok.style.backgroundColor = next.code > 0 ? rampCss(next.code) : "";
         tok.style.color = next.code > 0 ? rampInk(next.code) : "";
       }
-      if (now.bar !== next.bar) tok.children[1].style.transform = `scaleX(${next.bar})`;
+      if (now.bar !== next.bar) tok.children[1].style.backgroundSize = `${100 * next.bar}% 100%`;
       if (now.below !== next.below) tok.children[2].textContent = next.below;
       if (now.chosen !== next.chosen) { tok.setAttribute("aria-selected", String(next.chosen)); tok.tabIndex = next.chosen ? 0 : -1; }
       tok.now = next;
-    });
-    this.map();
-    this.readoutOf(row);
-    this.table(row);
-    this.fullTable(row);
-    this.tokenFacts();
-    if (held) this.toks[token].focus({ preventScroll: true });
-    this.bring();
-    this.arcsSoon();
+    };
+    for (let j = from; j < to; j++) wear(this.toks[j], j);
+    for (const j of [this.chosen, token]) if (j < this.toks.length && !(from <= j && j < to)) wear(this.toks[j], j);
+    this.chosen = token;
   }
   under(mode, j, w, future) {
     const { losses } = this.doc;
-    if (mode === "weight" || !losses) return future ? "–" : w >= 0.005 ? num(w, 2) : "";
+    if (mode === "weight") return future ? "–" : w >= 0.005 ? num(w, 2) : "";
     if (losses.p[j] === null) return "";
     if (mode === "p") return percent(losses.p[j], losses.p[j] < 0.1 ? 1 : 0);
     if (mode === "rank") return `${losses.rank[j]}`;
@@ -162,8 +199,7 @@ export class Panel {
     return t(`class.${losses.class[j]}`);
   }
   bring() { // keep the chosen token in sight inside the strip, without moving the page
-    const tok = this.toks[this.token], box = this.scroller;
-    const top = tok.offsetTop, bottom = top + tok.offsetHeight;
+    const { y: top, high } = this.where()[this.token], bottom = top + high, box = this.scroller;
     if (top < box.scrollTop + 20 || bottom > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
   }
   arcsSoon() {
@@ -172,56 +208,30 @@ export class Panel {
   }
   drawArcs() {
     if (!this.toks) return;
-    const place = (j) => { const k = this.toks[j]; return { x: k.offsetLeft + k.offsetWidth / 2, y: k.offsetTop + 1 }; };
-    this.arcs.setAttribute("width", this.strip.offsetWidth);
-    this.arcs.setAttribute("height", this.strip.offsetHeight);
-    const from = place(this.token);
+    const places = this.where(), place = (j) => places[j], from = place(this.token);
     redraw(this.arcs, this.tops().filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
-      sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 5 * w).toFixed(2), opacity: (0.25 + 0.7 * Math.sqrt(w)).toFixed(2) })));
+      sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 4 * w).toFixed(2), opacity: (places[j].y === from.y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2) })));
   }
-  paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight
-    const { T, tiles } = this.doc.weights, at = this.doc.weights.offset(this.layer, this.head);
-    const small = el("canvas", { width: T, height: T }), image = new ImageData(T, T);
-    for (let q = 0, i = at; q < T; q++) for (let k = 0; k <= q; k++, i++) {
-      const c = rampRgb(tiles[i]), o = 4 * (q * T + k);
-      image.data[o] = c[0]; image.data[o + 1] = c[1]; image.data[o + 2] = c[2]; image.data[o + 3] = 255;
+  paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
+    const { T, tiles } = this.doc.weights, n = T * cell, image = new ImageData(n, n), out = new Uint32Array(image.data.buffer);
+    for (let y = 0, i = 0; y < n; y++) {
+      const q = Math.floor(y / cell), row = this.doc.weights.offset(this.layer, this.head) + (q * (q + 1)) / 2;
+      for (let k = 0; k <= q; k++) { out.fill(rampPixel(tiles[row + k]), i, i + cell); i += cell; }
+      i += n - (q + 1) * cell;
     }
-    small.getContext("2d").putImageData(image, 0, 0);
-    canvas.width = canvas.height = T * cell;
-    const pen = canvas.getContext("2d");
-    pen.imageSmoothingEnabled = false;
-    pen.drawImage(small, 0, 0, T * cell, T * cell);
-    pen.save();
-    pen.beginPath(); // the future: hatched, never coloured
-    pen.moveTo(0, 0);
-    for (let q = 0; q < T; q++) { pen.lineTo((q + 1) * cell, q * cell); pen.lineTo((q + 1) * cell, (q + 1) * cell); }
-    pen.lineTo(T * cell, 0);
-    pen.closePath();
-    pen.clip();
-    pen.strokeStyle = css("--hatch");
-    pen.lineWidth = 1;
-    pen.beginPath();
-    for (let x = 0; x < 2 * T * cell; x += 7) { pen.moveTo(x, 0); pen.lineTo(x - T * cell, T * cell); }
-    pen.stroke();
-    pen.restore();
-    return pen;
+    canvas.width = canvas.height = n;
+    canvas.getContext("2d").putImageData(image, 0, 0);
   }
   map() {
-    const { T } = this.doc.text, cell = Math.max(1, Math.floor(560 / T)), { token } = this;
-    const mark = [this.doc, this.layer, this.head, css("--ramp2")].join();
-    if (this.last !== mark || this.lastDoc !== this.doc) {
-      this.store ??= el("canvas");
-      this.paint(this.store, cell);
-      this.last = mark;
-      this.lastDoc = this.doc;
+    const { T } = this.doc.text, { token } = this, last = [this.doc, this.layer, this.head, css("--ramp2")];
+    if (!this.last || last.some((x, i) => x !== this.last[i])) {
+      const cell = Math.max(1, Math.floor(560 / T));
+      this.paint(this.canvas, cell);
+      this.canvas.classList.toggle("crisp", cell > 1);
+      this.last = last;
     }
-    this.canvas.width = this.canvas.height = T * cell;
-    const pen = this.canvas.getContext("2d");
-    pen.drawImage(this.store, 0, 0);
-    pen.strokeStyle = css("--mark");
-    pen.lineWidth = Math.max(2, cell / 5);
-    pen.strokeRect(0.5, token * cell, (token + 1) * cell - 0.5, Math.max(cell, 3));
-    this.canvas.classList.toggle("crisp", cell > 1);
+    const at = { top: token / T, width: (token + 1) / T, height: 1 / T };
+    for (const [k, x] of Object.entries(at)) this.mark.style[k] = `${100 * x}%`;
     const top = this.tops(2).map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`).join(", ");
     this.canvas.setAttribute("aria-label", t("map.label", { head: headName(this.layer, this.head), q: quoted(this.doc, token), top }));
   }
@@ -298,7 +308,7 @@ export class Panel {
       + `<text x="${margin}" y="38" font-size="20" font-weight="600" fill="${ink("--ink")}">${escapeXml(`${runTitle(doc.model.name)} · ${headName(this.layer, this.head)} · ${quoted(doc, token)} (${token})`)}</text>`
       + `<text x="${margin}" y="62" font-size="14" fill="${ink("--muted")}" xml:space="preserve">${escapeXml(`${readings}   ${t("read.future")} 0   ${t("read.sum")} ${num(r.sum, 3)}`)}</text>`
       + arcs + doc.shown.map((_, j) => rect(j)).join("")
-      + `<image x="${margin}" y="${mapTop}" width="${side}" height="${side}" href="${canvas.toDataURL()}"/>${keys}</svg>`;
+      + `<rect x="${margin}" y="${mapTop}" width="${side}" height="${side}" fill="url(#future)"/><image x="${margin}" y="${mapTop}" width="${side}" height="${side}" href="${canvas.toDataURL()}"/>${keys}</svg>`;
     return { text, width, height };
   }
 }
@@ -320,6 +330,7 @@ export function updateViewer() {
   if (state.cmp === 1) panels.b.update();
   announce();
 }
+export function finishViewer() { for (const p of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) p.dressRest(); }
 export function viewerControls() {
   const box = $("#viewer-controls"), { losses } = panels.a.doc;
   keepFocus(box, () => redraw(box,
