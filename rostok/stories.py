@@ -51,7 +51,7 @@ def look_around(s: Story, place: Place) -> None:
 
 def finish(s: Story, other: Being, *sections: str) -> None:
     """The plot's own last words, and perhaps an ending that any story may have."""
-    s.tell(*sections, s.pick(("?meal", "end")) if sections else "end", who=s.hero, to=other)
+    s.tell(*sections, s.pick(("?meal", "?play", "end")) if sections else "end", who=s.hero, to=other)
 
 
 def thank(s: Story, who: Being, to: Being) -> None:
@@ -347,7 +347,7 @@ def plot_way(s: Story) -> None:
     s.tell("way.lost", "?grieve", "meet")
     s.say(s.friend, "way.ask", s.hero, "kindly")
     s.say(s.hero, "way.tell", s.friend)
-    s.tell("way.back", "interlude", "way.home")
+    s.tell("way.back", "?interlude", "way.home")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "way.moral")
     s.planted = s.cast["m1"][""]
@@ -459,7 +459,7 @@ def plot_word(s: Story) -> None:
     s.say(s.hero, "word.say", s.friend)
     s.tell("word.open")
     s.give(thing, s.hero)
-    s.tell("joy", "?home")
+    s.tell("?joy", "?home")
     finish(s, s.friend, "word.moral")
     s.planted = s.cast["n"][""]
 
@@ -476,7 +476,7 @@ def plot_learn(s: Story) -> None:
     s.say(s.friend, "learn.teach", s.hero, "kindly")
     s.tell("learn.lend")
     s.give(thing, s.hero, s.friend)
-    s.tell("learn.again", "interlude", "learn.can", "joy")
+    s.tell("learn.again", "interlude", "learn.can", "?joy")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "learn.back")
     s.planted = thing.noun

@@ -124,6 +124,15 @@ def test_what_is_planted_comes_back(stories, texts):
         assert where[-1] - where[0] >= 2, text
 
 
+def test_the_song_comes_back_word_for_word(stories, texts):
+    """Every story has a song of its own; most sing it again."""
+    songs = [polish(story.cast["g"][""])[1:] for story in stories]
+    times = [text.count(song) for text, song in zip(texts, songs, strict=True)]
+    assert min(times) >= 1
+    assert sum(n >= 2 for n in times) > COUNT / 2
+    assert len(set(songs)) > 0.9 * COUNT
+
+
 def test_what_is_lost_is_found_where_it_was_left():
     for i in range(100):
         story = make_story(2, i, "lost")
