@@ -12,8 +12,9 @@ How a story is made:
 
 Steps 1, 3 and 4 are rostok.storyteller; this file has the plots and the measures. Story i is a pure function
 of (seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences
-later (`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past,
-knowledge of the world beyond one story, and any claim to literature.
+later (`Story.planted`); its names, its song and its sayings are its own, too, so that a model has something to
+look back for. Left out: tenses other than the past, knowledge of the world beyond one story, and any claim to
+literature.
 """
 
 import argparse
