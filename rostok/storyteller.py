@@ -204,7 +204,8 @@ class Story:
         self.elder = self.relative("e")
         self.cast |= {"x": self.hero.forms, "y": self.friend.forms}
         self.food("o")
-        self.fix(g=self.draw("verse"))
+        verse = self.draw("verse")
+        self.fix(g=verse[0].upper() + verse[1:])
 
     def __str__(self) -> str:
         return polish("".join(self.text))
@@ -245,14 +246,21 @@ class Story:
                 call = self.pick(self.words.items[gender])
             if call[0] not in self.taken:
                 self.taken.add(call[0])
-                last = self.pick(self.words.items["onset"]) + self.pick(self.words.items["tail.last"])
-                return call, f"{call} {last}" if made and self.chance(0.7) else call
+                last = self.invented("last") if made else self.family()
+                return call, f"{call} {last}" if self.chance(0.7) else call
+
+    def family(self) -> str:
+        """A family name from the list, with a first letter that no one else in the story has."""
+        while (word := self.pick(self.words.items["family"]))[0] in self.taken:
+            pass
+        self.taken.add(word[0])
+        return word
 
     def somebody(self, role: str) -> Being:
         """A child, an animal or a being of fancy."""
         gender, kind = self.pick(("girl", "boy")), self.random()
         if kind < 0.5:
-            call, full = self.name(gender, 0.7)
+            call, full = self.name(gender, 0.15)
             noun, moved, home, eats = (
                 gender,
                 self.draw("go.past"),
@@ -261,7 +269,7 @@ class Story:
             )
         else:
             row = self.pick(self.words.tables["animal" if kind < 0.85 else "fancy"])
-            call, full = self.name(gender, 0.85)
+            call, full = self.name(gender, 0.25)
             noun, moved, home, eats = row[0], row[3], "a " + row[4], row[5]
         known = noun in self.taken or noun == gender
         self.taken.add(noun)
@@ -280,7 +288,7 @@ class Story:
     def relative(self, role: str) -> Being:
         """An elder of the hero's family."""
         kind, call, gender = self.pick(self.words.tables["relation"])
-        call = call.replace("*", self.name(gender, 0.7)[0])
+        call = call.replace("*", self.name(gender, 0.1)[0])
         who = [call]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": kind}
         self.cast[role] = forms
@@ -290,8 +298,7 @@ class Story:
         """A helper with a trade."""
         job, busy = self.pick(self.words.tables["job"])
         gender = self.pick(("girl", "boy"))
-        family = self.pick(self.words.items["family"]) if self.chance(0.3) else self.invented("last")
-        call = f"{'Mrs.' if gender == 'girl' else 'Mr.'} {family}"
+        call = f"{'Mrs.' if gender == 'girl' else 'Mr.'} {self.family()}"
         intro = [f"{call} the {job}", f"a {self.draw('elderkind')} {job} named {call}"]
         who = [call, f"the {job}"]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": job, "busy": busy}
@@ -306,7 +313,7 @@ class Story:
                 break
         self.taken.add(name)
         if sort != "house" and self.chance(0.6):
-            name = f"{self.invented('last')} {name}"
+            name = f"{self.family()} {name}"
         where = sorted(spots.split("; "), key=lambda _: self.random())
         forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spots": where}
         self.cast[role] = forms
@@ -325,6 +332,7 @@ class Story:
             long = f"{self.draw('age')} {long}"
         forms = {
             "": [noun, long],
+            "noun": noun,
             "a": f"a {long}",
             "the": [f"the {noun}", f"the {long}", f"the {long}"],
             "use": use,
