@@ -12,8 +12,9 @@ How a story is made:
 
 Steps 1, 3 and 4 are rostok.storyteller; this file has the plots and the measures. Story i is a pure function
 of (seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences
-later (`Story.planted`), so that a model has something to look back for. Left out: tenses other than the past,
-knowledge of the world beyond one story, and any claim to literature.
+later (`Story.planted`); its names, its song and its sayings are its own, too, so that a model has something to
+look back for. Left out: tenses other than the past, knowledge of the world beyond one story, and any claim to
+literature.
 """
 
 import argparse
@@ -36,7 +37,7 @@ OUTDOORS = ("wild", "water", "green")
 
 def begin(s: Story, place: Place, friend: bool = True) -> None:
     """Who the hero is, and the friend (unless the plot brings them together), and a look around."""
-    s.tell("open", "?habit")
+    s.tell("open", "song", "?habit")
     if friend:
         s.tell("befriend")
     s.tell("?scene")
@@ -51,12 +52,12 @@ def look_around(s: Story, place: Place) -> None:
 
 def finish(s: Story, other: Being, *sections: str) -> None:
     """The plot's own last words, and perhaps an ending that any story may have."""
-    s.tell(*sections, s.pick(("?meal", "end", "end")), who=s.hero, to=other)
+    s.tell(*sections, s.pick(("?meal", "?play", "end")) if sections else "end", who=s.hero, to=other)
 
 
 def thank(s: Story, who: Being, to: Being) -> None:
     s.say(who, "thanks", to, "happily")
-    if s.chance(0.5):
+    if s.chance(0.3):
         s.say(to, "welcome", who, "kindly")
     s.tell("?embrace", who=who, to=to)
 
@@ -72,12 +73,12 @@ def plot_lost(s: Story) -> None:
     look_around(s, place)
     s.lay(thing, place)
     s.tell("lost.lay", "lost.notice", "?grieve")
-    if s.chance(0.5):
+    if s.chance(0.25):
         s.say(s.friend, "ask_trouble", s.hero, "kindly")
     s.say(s.hero, "lost.say", s.friend, "sadly")
-    if s.chance(0.5):
+    if s.chance(0.25):
         s.say(s.friend, "offer_help", s.hero, "kindly")
-    s.tell("lost.search")
+    s.tell("lost.search", "interlude")
     s.say(s.friend, "lost.hint", s.hero)
     s.tell("lost.found")
     s.give(thing, s.hero)
@@ -97,10 +98,10 @@ def plot_save(s: Story) -> None:
     begin(s, place)
     s.tell("save.gift")
     s.say(s.friend, "save.mock", s.hero, "crossly")
-    s.tell("save.keep", "?interlude")
+    s.tell("save.keep", "interlude")
     s.fix(r=s.filled(trouble, s.hero, s.friend))
     s.tell("save.trouble")
-    if s.chance(0.6):
+    if s.chance(0.25):
         s.say(s.friend, "please_help", s.hero, "fearfully")
     s.tell("?ponder", "save.idea")
     s.fix(r=s.filled(deed, s.hero, s.friend))
@@ -118,9 +119,9 @@ def plot_hurt(s: Story) -> None:
     s.fix(i=s.draw("part"), n=s.invented(s.pick(("girl", "boy"))))
     begin(s, place)
     s.tell("hurt.find", "hurt.carry", "hurt.name", "hurt.care", "?hurt.care")
-    if s.chance(0.4):
+    if s.chance(0.25):
         s.say(s.friend, "offer_help", s.hero, "kindly")
-    s.tell("hurt.healed", "?play", "hurt.free", "?grieve")
+    s.tell("hurt.healed", "?play", "interlude", "hurt.free", "?grieve")
     s.tell("?embrace", who=s.elder, to=s.hero)
     s.tell("hurt.return", "joy")
     finish(s, s.friend)
@@ -136,7 +137,7 @@ def plot_quarrel(s: Story) -> None:
     s.tell("quarrel.start")
     s.say(s.hero, "quarrel.say", s.friend, "crossly")
     s.say(s.friend, "quarrel.say", s.hero, "crossly")
-    s.tell("quarrel.pull", "quarrel.apart", "grieve", "?ponder")
+    s.tell("quarrel.pull", "quarrel.apart", "?grieve", "interlude")
     s.say(s.hero, "quarrel.sorry", s.friend, "sadly")
     s.say(s.friend, "quarrel.sorry", s.hero, "sadly")
     s.tell("?embrace", "quarrel.mend", "?play")
@@ -154,13 +155,13 @@ def plot_broken(s: Story) -> None:
     s.lay(thing, hiding)
     s.tell("broken.hide")
     s.say(s.elder, "broken.ask", s.hero)
-    if s.chance(0.8):
+    if s.chance(0.25):
         s.say(s.hero, "broken.lie", s.elder, "fearfully")
     s.tell("broken.guilt", "?grieve")
     s.say(s.hero, "broken.confess", s.elder, "sadly")
-    s.tell("?interlude")
+    s.tell("interlude")
     s.say(s.elder, "broken.forgive", s.hero, "kindly")
-    s.tell("embrace", who=s.elder, to=s.hero)
+    s.tell("?embrace", who=s.elder, to=s.hero)
     s.tell("broken.mend")
     s.give(thing, s.elder)
     finish(s, s.elder)
@@ -174,8 +175,8 @@ def plot_fear(s: Story) -> None:
     thing = s.thing("t", "toy", "treasure", "wear")
     s.fix(b=s.draw("fear"))
     begin(s, place)
-    s.tell("fear.of", "?fear.laugh", "own", "fear.call", "?interlude")
-    if s.chance(0.5):
+    s.tell("fear.of", "?fear.laugh", "own", "fear.call", "interlude")
+    if s.chance(0.25):
         s.say(s.friend, "please_help", s.hero, "fearfully")
     s.tell("fear.act")
     look_around(s, place)
@@ -196,7 +197,7 @@ def plot_race(s: Story) -> None:
     begin(s, place)
     s.tell("race.notice", "?race.boast")
     s.say(s.friend, "race.boast_say", s.hero, "crossly")
-    s.tell("?grieve", "race.train", "?scene", "race.run")
+    s.tell("?grieve", "race.train", "interlude", "race.run")
     look_around(s, place)
     s.tell("race.win")
     s.give(thing, s.hero, judge)
@@ -211,16 +212,15 @@ def plot_present(s: Story) -> None:
     thing = s.thing("t", "toy", "wear", "paper")
     begin(s, place)
     s.tell("present.day", "?ponder", "present.plan", "present.fail")
-    if s.chance(0.5):
+    if s.chance(0.25):
         s.say(s.friend, "offer_help", s.hero, "kindly")
         s.say(s.hero, "thanks", s.friend, "happily")
-    s.tell("?present.fail")
+    s.tell("interlude", "?present.fail")
     s.lay(thing, place)
     s.tell("present.hide", "present.give")
     s.give(thing, s.elder)
     s.say(s.elder, "present.joy", s.hero, "happily")
-    s.tell("embrace", who=s.elder, to=s.hero)
-    s.tell("?joy")
+    s.tell("?embrace", who=s.elder, to=s.hero)
     finish(s, s.elder, "present.moral")
     s.planted = thing.noun
 
@@ -232,9 +232,9 @@ def plot_seed(s: Story) -> None:
     s.fix(b=s.draw("crop"))
     s.weather("fair")
     begin(s, place)
-    s.tell("seed.get", "seed.plant", "seed.wait", "seed.wait")
+    s.tell("seed.get", "seed.plant", "seed.wait")
     look_around(s, place)
-    s.tell("seed.sprout", "seed.danger", "?seed.danger", "?interlude", "seed.fruit", "joy", "seed.share")
+    s.tell("seed.sprout", "seed.danger", "?seed.danger", "interlude", "seed.fruit", "?joy", "seed.share")
     s.say(s.friend, "thanks", s.hero, "happily")
     finish(s, s.friend)
     s.planted = "seed"
@@ -251,9 +251,9 @@ def plot_new(s: Story) -> None:
     s.tell("new.dare")
     s.say(s.hero, "new.offer", s.friend, "kindly")
     s.tell("new.show")
-    if s.chance(0.6):
+    if s.chance(0.25):
         s.say(s.friend, "thanks", s.hero, "happily")
-    s.tell("play", "new.all")
+    s.tell("play", "interlude", "new.all")
     s.tell("?joy", who=s.friend, to=s.hero)
     s.tell("?home")
     finish(s, s.friend)
@@ -271,7 +271,7 @@ def plot_wish(s: Story) -> None:
     s.say(spirit, "wish.offer", s.hero)
     s.tell("?ponder")
     s.say(s.hero, "wish.make", s.friend, "happily")
-    s.tell("wish.good", "?joy", "wish.bad", "?wish.bad")
+    s.tell("wish.good", "interlude", "wish.bad", "?wish.bad")
     s.say(s.hero, "wish.undo", s.friend, "fearfully")
     s.lay(thing, place)
     s.tell("wish.end")
@@ -290,7 +290,7 @@ def plot_visit(s: Story) -> None:
     begin(s, place)
     s.tell("visit.task", "?travel")
     look_around(s, place)
-    s.tell("visit.beggar", "visit.block", "?grieve", "visit.repay", "visit.arrive")
+    s.tell("visit.beggar", "visit.block", "interlude", "visit.repay", "visit.arrive")
     s.give(thing, helper, s.hero)
     s.say(helper, "thanks", s.hero, "happily")
     finish(s, helper, "visit.moral")
@@ -308,9 +308,9 @@ def plot_box(s: Story) -> None:
     s.tell("box.find")
     s.say(s.hero, "box.guess", s.friend)
     s.say(s.friend, "box.guess", s.hero)
-    s.tell("box.try", "?ponder", "?interlude", "box.key", "box.open")
+    s.tell("box.try", "?ponder", "interlude", "box.key", "box.open")
     s.give(thing, s.hero)
-    s.tell("joy", "box.note")
+    s.tell("?joy", "box.note")
     finish(s, s.friend, "box.moral")
     s.planted = "box"
 
@@ -330,7 +330,7 @@ def plot_cook(s: Story) -> None:
         "cook.taste",
         "?grieve",
         "cook.fix",
-        "?interlude",
+        "interlude",
         "cook.done",
     )
     thank(s, s.hero, s.elder)
@@ -348,7 +348,7 @@ def plot_way(s: Story) -> None:
     s.tell("way.lost", "?grieve", "meet")
     s.say(s.friend, "way.ask", s.hero, "kindly")
     s.say(s.hero, "way.tell", s.friend)
-    s.tell("way.back", "way.home")
+    s.tell("way.back", "?interlude", "way.home")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "way.moral")
     s.planted = s.cast["m1"][""]
@@ -364,7 +364,7 @@ def plot_build(s: Story) -> None:
     look_around(s, place)
     s.tell("build.first", "grieve")
     s.say(s.friend, "build.why", s.hero)
-    s.tell("build.learn", "?ponder", "build.second", "joy", "build.use", "?play")
+    s.tell("build.learn", "interlude", "build.second", "build.use", "?play")
     finish(s, s.friend, "build.moral")
     s.planted = s.cast["b"][""]
 
@@ -381,7 +381,7 @@ def plot_trade(s: Story) -> None:
     s.tell("trade.want", "?scene", "trade.first")
     s.give(first, s.friend, s.hero)
     s.give(second, s.hero, s.friend)
-    s.tell("trade.second", "?interlude")
+    s.tell("trade.second", "interlude")
     s.say(helper, "trade.ask", s.hero, "happily")
     s.say(s.hero, "agree", helper, "happily")
     s.tell("trade.done", who=s.hero, to=helper)
@@ -417,14 +417,14 @@ def plot_hide(s: Story) -> None:
     thing = s.thing("t", "toy", "wear", "music")
     s.give(thing, s.hero)
     begin(s, place)
-    s.tell("own", "hide.game")
+    s.tell("own", "interlude", "hide.game")
     s.lay(thing, place)
-    s.tell("hide.spot", "hide.seek", "hide.sleep", "?interlude", "hide.worry")
+    s.tell("hide.spot", "hide.seek", "hide.sleep", "hide.worry")
     s.tell("?grieve", who=s.friend, to=s.hero)
     s.tell("hide.clue")
     s.give(thing, s.hero)
     s.tell("hide.found")
-    s.tell("embrace", who=s.elder, to=s.hero)
+    s.tell("?embrace", who=s.elder, to=s.hero)
     s.tell("?joy", who=s.friend, to=s.hero)
     finish(s, s.friend)
     s.planted = thing.noun
@@ -456,11 +456,11 @@ def plot_word(s: Story) -> None:
     begin(s, place)
     s.tell("word.old", "word.keep", "?scene", "word.door")
     s.say(s.friend, "word.try", s.hero, "crossly")
-    s.tell("word.stuck", "?interlude")
+    s.tell("word.stuck", "interlude")
     s.say(s.hero, "word.say", s.friend)
     s.tell("word.open")
     s.give(thing, s.hero)
-    s.tell("joy", "?home")
+    s.tell("?joy", "?home")
     finish(s, s.friend, "word.moral")
     s.planted = s.cast["n"][""]
 
@@ -477,7 +477,7 @@ def plot_learn(s: Story) -> None:
     s.say(s.friend, "learn.teach", s.hero, "kindly")
     s.tell("learn.lend")
     s.give(thing, s.hero, s.friend)
-    s.tell("learn.again", "?scene", "learn.can", "joy")
+    s.tell("learn.again", "interlude", "learn.can", "?joy")
     thank(s, s.hero, s.friend)
     finish(s, s.friend, "learn.back")
     s.planted = thing.noun

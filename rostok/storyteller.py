@@ -42,7 +42,7 @@ ROLES = {
         "o": "food",
         "n": "an invented name or a word",
     },
-    **{"b": "what the plot is about", "i": "a detail of it", "r": "a whole clause"},
+    **{"b": "what the plot is about", "i": "a detail of it", "r": "a whole clause", "g": "the hero's song"},
     **{"m1": "first landmark", "m2": "second landmark", "m3": "third landmark"},
 }
 
@@ -171,7 +171,7 @@ class Thing:
 
 SPECIAL = frozenset(("s", "own", "own2", "spot", "where", "intro"))
 ARTICLE = re.compile(r"\ban?\b")
-QUOTED = re.compile(r"(.+?[.!?]) (.+)")
+QUOTED = re.compile(r"(.+?(?<!Mr)(?<!Mrs)[.!?]) (.+)")
 NEEDS_AN = re.compile(r"\b([Aa]) (?=(?!uni|use|usu|uku|eu|one|once)[aeiouAEIOU]|hour|honest)")
 SENTENCE_START = re.compile(r'(?:^|\n|[.!?] |\." )"?[a-z]')
 
@@ -204,6 +204,8 @@ class Story:
         self.elder = self.relative("e")
         self.cast |= {"x": self.hero.forms, "y": self.friend.forms}
         self.food("o")
+        verse = self.draw("verse")
+        self.fix(g=verse[0].upper() + verse[1:])
 
     def __str__(self) -> str:
         return polish("".join(self.text))
@@ -244,8 +246,15 @@ class Story:
                 call = self.pick(self.words.items[gender])
             if call[0] not in self.taken:
                 self.taken.add(call[0])
-                last = self.pick(self.words.items["onset"]) + self.pick(self.words.items["tail.last"])
-                return call, f"{call} {last}" if made and self.chance(0.7) else call
+                last = self.invented("last") if made else self.family()
+                return call, f"{call} {last}" if self.chance(0.7) else call
+
+    def family(self) -> str:
+        """A family name from the list, with a first letter that no one else in the story has."""
+        while (word := self.pick(self.words.items["family"]))[0] in self.taken:
+            pass
+        self.taken.add(word[0])
+        return word
 
     def somebody(self, role: str) -> Being:
         """A child, an animal or a being of fancy."""
@@ -260,16 +269,18 @@ class Story:
             )
         else:
             row = self.pick(self.words.tables["animal" if kind < 0.85 else "fancy"])
-            call, full = self.name(gender, 0.6)
+            call, full = self.name(gender, 0.25)
             noun, moved, home, eats = row[0], row[3], "a " + row[4], row[5]
         known = noun in self.taken or noun == gender
         self.taken.add(noun)
-        who = [call] if known else [call, call, call, full, f"the {noun}"]
+        who = self.pick(([full], [call, call, full]))  # some are called by their full name all their lives
+        who = who if known else [*who, *who, f"the {noun}"]
         forms = {
             **PRONOUNS[gender],
             **{"": who, "s": who, "call": call, "full": full, "kind": noun, "home": home, "eats": eats},
             **{"moved": moved, "a": f"a {self.other('trait')} {self.pick(('', 'little ', 'young '))}{noun}"},
             "tint": self.draw("tint" if noun == gender else "tint.animal"),
+            "oath": self.draw("oath"),
         }
         self.cast[role] = forms
         return Being(call, forms)
@@ -277,6 +288,7 @@ class Story:
     def relative(self, role: str) -> Being:
         """An elder of the hero's family."""
         kind, call, gender = self.pick(self.words.tables["relation"])
+        call = call.replace("*", self.name(gender, 0.1)[0])
         who = [call]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": kind}
         self.cast[role] = forms
@@ -286,7 +298,7 @@ class Story:
         """A helper with a trade."""
         job, busy = self.pick(self.words.tables["job"])
         gender = self.pick(("girl", "boy"))
-        call = f"{'Mrs.' if gender == 'girl' else 'Mr.'} {self.pick(self.words.items['family'])}"
+        call = f"{'Mrs.' if gender == 'girl' else 'Mr.'} {self.family()}"
         intro = [f"{call} the {job}", f"a {self.draw('elderkind')} {job} named {call}"]
         who = [call, f"the {job}"]
         forms = {**PRONOUNS[gender], "": who, "s": who, "call": call, "full": call, "kind": job, "busy": busy}
@@ -300,6 +312,8 @@ class Story:
             if sort in sorts and name not in self.taken:
                 break
         self.taken.add(name)
+        if sort != "house" and self.chance(0.6):
+            name = f"{self.family()} {name}"
         where = sorted(spots.split("; "), key=lambda _: self.random())
         forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spots": where}
         self.cast[role] = forms
@@ -317,9 +331,10 @@ class Story:
         if look != "age" and self.chance(0.4):
             long = f"{self.draw('age')} {long}"
         forms = {
-            "": noun,
+            "": [noun, long],
+            "noun": noun,
             "a": f"a {long}",
-            "the": [f"the {noun}", f"the {noun}", f"the {long}"],
+            "the": [f"the {noun}", f"the {long}", f"the {long}"],
             "use": use,
             "used": used,
         }
@@ -391,7 +406,7 @@ class Story:
         if form == "intro":  # introduced once, then known
             intro, forms["intro"] = forms["intro"], forms[""]
             return intro
-        if forms is self.lone and self.random() < 0.7:
+        if forms is self.lone and self.random() < 0.4:
             return forms["he" if form == "s" else "his"]
         name = self.pick(forms[""])
         return name if form == "s" else name + "'s"
@@ -431,7 +446,7 @@ class Story:
         In the frames x is `who` (else the hero) and y is `to` (else the friend).
         """
         for section in sections:
-            if section[0] == "?" and self.random() > 0.4:
+            if section[0] == "?" and self.random() > 0.12:
                 continue
             self.gap(0.16)
             sentence = self.render(section.removeprefix("?"), who, to)
@@ -444,10 +459,12 @@ class Story:
         lone = self.lone
         self.gap(0.4)
         line = self.render(section, who, to)
+        if "oath" in who.forms and self.chance(0.35):
+            line = f"{who.forms['oath']}! {line[0].upper()}{line[1:]}"
         line = line[0].upper() + line[1:]
         named = (
             who.forms["he"]
-            if lone is who.forms and self.lone and self.chance(0.6)
+            if lone is who.forms and self.lone and self.chance(0.4)
             else self.pick(who.forms[""])
         )
         quote = self.quote(line, named, how)
