@@ -26,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from rostok.errors import UserError
-from rostok.rows import Rows, available
+from rostok.rows import BlockStep, Rows, available
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
@@ -79,6 +79,8 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
     if device.type == "cpu" and available():
         untie_head(model)
         replace_linears(model, lambda linear: Rows(linear.weight, linear.bias, FORMATS[chosen]))
+        if isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
+            model.blocks = nn.ModuleList(map(BlockStep, blocks))
     elif chosen == "bf16":
         model.to(torch.bfloat16)
     elif chosen == "int8":

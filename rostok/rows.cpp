@@ -1,5 +1,6 @@
 // y = x w^T for the few rows of x that writing a text has: x (rows, n_in) in float32, w (n_out, n_in) in float32,
-// bfloat16, or int8 with a scale for each output. rostok/rows.py compiles this file, packs the weights and calls it.
+// bfloat16, or int8 with a scale for each output; and, built of such products, a whole step of one block of the model.
+// rostok/rows.py compiles this file, packs the weights and calls it.
 //
 // 1. One row uses every weight once, so what counts is how fast the weights pass. They lie in panels of 16 outputs,
 //    [panel][n_in][16]: a panel is read from front to back, and its sums stay in registers until the end.
@@ -14,9 +15,13 @@
 #endif
 #include <immintrin.h>
 
+#include <math.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <vector>
 
 typedef __m256 Floats;  // g++ and clang know + and * of it
 constexpr int LANES = 8, PANEL = 2 * LANES;
@@ -84,11 +89,107 @@ static void multiply(const Product& of, const T* w, int threads) {
     tiles<MOST, 1>(of, w, threads);
 }
 
-#define ROWS(NAME, TYPE)                                                                                      \
-    extern "C" void NAME(const float* x, const TYPE* w, const float* scale, float* y, long rows, long n_in,  \
-                         long n_out, int threads) {                                                           \
-        multiply(Product{x, scale, y, rows, n_in, n_out}, w, threads);                                        \
+// ---------------------------------------------------------------------------------- one step of a block of model.py
+
+struct Block {  // rostok/rows.py fills it, field by field
+    const float *attn_norm, *q_norm, *k_norm, *mlp_norm;
+    const void *qkv, *proj, *gate, *up, *down;  // packed
+    const float *qkv_scale, *proj_scale, *gate_scale, *up_scale, *down_scale;
+    float *x, *keys, *values;      // (rows, d_model), written over; (rows, n_kv, context, d_head), written at `position`
+    const float *cos, *sin;        // (1 or rows, d_head / 2)
+    const int64_t* position;       // (1 or rows): where the new token of a row stands
+    long ragged;                   // 1 where cos, sin and position differ between rows, else 0
+    long rows, d_model, n_head, n_kv, d_head, d_mlp, context;
+    double eps;
+};
+
+static void norm(const float* x, const float* gain, float* y, long n, double eps) {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (long i = 0; i < n; i++) sum += x[i] * x[i];
+    const float factor = 1 / std::sqrt(sum / n + (float)eps);
+    for (long i = 0; i < n; i++) y[i] = x[i] * factor * gain[i];
+}
+
+static void rope(float* x, const float* cos, const float* sin, long half) {
+    for (long i = 0; i < half; i++) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a * cos[i] - b * sin[i];
+        x[i + half] = b * cos[i] + a * sin[i];
     }
-ROWS(rows_float32, float)
-ROWS(rows_bfloat16, uint16_t)
-ROWS(rows_int8, int8_t)
+}
+
+// z = softmax(q . keys / sqrt(n)) values, for one query and the `span` keys of its text.
+static void attend(const float* q, const float* keys, const float* values, float* z, long span, long n) {
+    std::vector<float> score(span);
+    float most = -INFINITY, total = 0;
+    for (long s = 0; s < span; s++) {
+        float dot = 0;
+#pragma omp simd reduction(+ : dot)
+        for (long i = 0; i < n; i++) dot += q[i] * keys[s * n + i];
+        score[s] = dot / std::sqrt((float)n);
+        most = std::max(most, score[s]);
+    }
+#pragma omp simd reduction(+ : total)
+    for (long s = 0; s < span; s++) total += score[s] = expf(score[s] - most);
+    std::fill(z, z + n, 0.0f);
+    for (long s = 0; s < span; s++)
+        for (long i = 0; i < n; i++) z[i] += score[s] / total * values[s * n + i];
+}
+
+// Head g of the keys of row r, and the queries that share it. qkv is the row's product, z what its queries find.
+static void attend_group(const Block& of, long r, long g, float* qkv, float* z) {
+    const long n = of.d_head, group = of.n_head / of.n_kv, at = of.position[r * of.ragged];
+    const float *cos = of.cos + r * of.ragged * n / 2, *sin = of.sin + r * of.ragged * n / 2;
+    float *keys = of.keys + (r * of.n_kv + g) * of.context * n, *values = of.values + (keys - of.keys);
+    norm(qkv + (of.n_head + g) * n, of.k_norm, keys + at * n, n, of.eps);
+    rope(keys + at * n, cos, sin, n / 2);
+    std::copy_n(qkv + (of.n_head + of.n_kv + g) * n, n, values + at * n);
+    for (long h = g * group; h < (g + 1) * group; h++) {
+        norm(qkv + h * n, of.q_norm, qkv + h * n, n, of.eps);
+        rope(qkv + h * n, cos, sin, n / 2);
+        attend(qkv + h * n, keys, values, z + h * n, at + 1, n);
+    }
+}
+
+template <class T>
+static void step(const Block& of, int threads) {
+    const long rows = of.rows, d = of.d_model, heads = of.n_head * of.d_head;
+    const long width = heads + 2 * of.n_kv * of.d_head, m = of.d_mlp;
+    std::vector<float> inner(rows * d), qkv(rows * width), z(rows * heads), gate(rows * m), up(rows * m);
+    auto product = [&](const std::vector<float>& x, const void* w, const float* scale, std::vector<float>& y) {
+        multiply(Product{x.data(), scale, y.data(), rows, (long)x.size() / rows, (long)y.size() / rows}, (const T*)w, threads);
+    };
+    auto norms = [&](const float* gain) {
+        for (long r = 0; r < rows; r++) norm(of.x + r * d, gain, &inner[r * d], d, of.eps);
+    };
+    auto add = [&] {
+        for (long i = 0; i < rows * d; i++) of.x[i] += inner[i];
+    };
+
+    norms(of.attn_norm);
+    product(inner, of.qkv, of.qkv_scale, qkv);
+#pragma omp parallel for num_threads(rows == 1 ? 1 : threads) schedule(dynamic)
+    for (long i = 0; i < rows * of.n_kv; i++)
+        attend_group(of, i / of.n_kv, i % of.n_kv, &qkv[i / of.n_kv * width], &z[i / of.n_kv * heads]);
+    product(z, of.proj, of.proj_scale, inner);
+    add();
+
+    norms(of.mlp_norm);
+    product(inner, of.gate, of.gate_scale, gate);
+    product(inner, of.up, of.up_scale, up);
+#pragma omp parallel for num_threads(rows == 1 ? 1 : threads)
+    for (long i = 0; i < rows * m; i++) gate[i] *= up[i] / (1 + expf(-gate[i]));
+    product(gate, of.down, of.down_scale, inner);
+    add();
+}
+
+#define EXPORT(NAME, TYPE)                                                                                      \
+    extern "C" void rows_##NAME(const float* x, const TYPE* w, const float* scale, float* y, long rows,        \
+                                long n_in, long n_out, int threads) {                                          \
+        multiply(Product{x, scale, y, rows, n_in, n_out}, w, threads);                                          \
+    }                                                                                                           \
+    extern "C" void step_##NAME(const Block* of, int threads) { step<TYPE>(*of, threads); }
+EXPORT(float32, float)
+EXPORT(bfloat16, uint16_t)
+EXPORT(int8, int8_t)

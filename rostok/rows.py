@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ from torch.nn import functional as F
 SOURCE = Path(__file__).with_name("rows.cpp")
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fopenmp", "-shared", "-fPIC")
 PANEL, PADDING = 16, 64  # outputs in a panel; rows.cpp takes up to four panels at a time
+POINTER, NUMBER = ctypes.c_void_p, ctypes.c_long
 
 
 def available() -> bool:
@@ -50,10 +52,10 @@ def library() -> ctypes.CDLL | None:
             file=sys.stderr,
         )
         return None
-    pointer, number = ctypes.c_void_p, ctypes.c_long
-    for name in ("rows_float32", "rows_bfloat16", "rows_int8"):
-        function = getattr(loaded, name)
-        function.argtypes, function.restype = [*[pointer] * 4, *[number] * 3, ctypes.c_int], None
+    for name in ("float32", "bfloat16", "int8"):
+        rows, step = getattr(loaded, f"rows_{name}"), getattr(loaded, f"step_{name}")
+        rows.argtypes, rows.restype = [*[POINTER] * 4, *[NUMBER] * 3, ctypes.c_int], None
+        step.argtypes, step.restype = [ctypes.POINTER(Block), ctypes.c_int], None
     return loaded
 
 
@@ -111,10 +113,13 @@ def multiply(x: Tensor, packed: Tensor, scale: Tensor | None, n_out: int) -> Ten
     x = x.contiguous()
     y = x.new_empty(*x.shape[:-1], n_out)
     function = getattr(library(), f"rows_{str(packed.dtype)[6:]}")
-    scales = None if scale is None else scale.data_ptr()
-    rows, threads = x.numel() // n_in, torch.get_num_threads()
-    function(x.data_ptr(), packed.data_ptr(), scales, y.data_ptr(), rows, n_in, n_out, threads)
+    pointers = (address(tensor) for tensor in (x, packed, scale, y))
+    function(*pointers, x.numel() // n_in, n_in, n_out, torch.get_num_threads())
     return y
+
+
+def address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 _library = torch.library.Library("rostok", "FRAGMENT")
@@ -142,3 +147,52 @@ class Rows(nn.Module):
         product = torch.ops.rostok.rows if torch.compiler.is_compiling() else multiply
         y = product(x, self.packed, self.scale, self.n_out)
         return y if self.bias is None else y + self.bias
+
+
+class Block(ctypes.Structure):
+    """`struct Block` of rows.cpp."""
+
+    _fields_ = (
+        *((name, POINTER) for name in ("attn_norm", "q_norm", "k_norm", "mlp_norm")),
+        *((name, POINTER) for name in ("qkv", "proj", "gate", "up", "down")),
+        *((f"{name}_scale", POINTER) for name in ("qkv", "proj", "gate", "up", "down")),
+        *((name, POINTER) for name in ("x", "keys", "values", "cos", "sin", "position")),
+        *(
+            (name, NUMBER)
+            for name in ("ragged", "rows", "d_model", "n_head", "n_kv", "d_head", "d_mlp", "context")
+        ),
+        ("eps", ctypes.c_double),
+    )
+
+
+class BlockStep(nn.Module):
+    """A block of the GPT whose Linears are Rows: a single step over a cache is one call of the library.
+
+    Longer texts, and torch.compile, take the block's own code. Arguments and result are the block's; a single step
+    writes its result over x.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        super().__init__()
+        self.block: Any = block
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: Any, place: Any) -> Tensor:
+        if cache is None or x.shape[1] != 1 or torch.compiler.is_compiling():
+            return self.block(x, cos, sin, cache, place)
+        attn, mlp, x = self.block.attn, self.block.mlp, x.contiguous()
+        linears = (attn.qkv, attn.proj, mlp.gate, mlp.up, mlp.down)
+        norms = (self.block.attn_norm, attn.q_norm, attn.k_norm, self.block.mlp_norm)
+        keys, values = cache.keys[attn.layer], cache.values[attn.layer]
+        tensors = (*(n.weight for n in norms), *(n.packed for n in linears), *(n.scale for n in linears))
+        place_and_data = (x, keys, values, cos, sin, place.index)
+        sizes = (attn.n_head, attn.n_kv_head, attn.d_head, mlp.gate.n_out, keys.shape[2])
+        block = Block(
+            *map(address, (*tensors, *place_and_data)),
+            place.index.ndim == 2,
+            len(x),
+            x.shape[2],
+            *sizes,
+            norms[0].eps,
+        )
+        getattr(library(), f"step_{str(attn.qkv.packed.dtype)[6:]}")(block, torch.get_num_threads())
+        return x
