@@ -16,9 +16,7 @@ A step at batch 1 multiplies every weight by one row and is bound by how fast we
 Left out: int4, groups of scales, a cache in int8.
 """
 
-import itertools
 import warnings
-import weakref
 from collections.abc import Callable
 from typing import Literal
 
@@ -30,15 +28,6 @@ from rostok.rows import BlockStep, Rows, available
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
-
-
-# torch.compile cannot take FBGEMM's packed weights into a graph, but it can take the number of a layer that holds them
-_numbers = itertools.count()
-_layers: "weakref.WeakValueDictionary[int, Int8Linear]" = weakref.WeakValueDictionary()
-_library = torch.library.Library("rostok", "FRAGMENT")
-_library.define("int8_linear(Tensor x, int number, int n_out) -> Tensor")
-_library.impl("int8_linear", lambda x, number, n_out: _layers[number].multiply(x), "CPU")
-_library.impl("int8_linear", lambda x, number, n_out: x.new_empty(*x.shape[:-1], n_out), "Meta")
 
 
 class Int8Linear(nn.Module):
@@ -57,16 +46,9 @@ class Int8Linear(nn.Module):
             warnings.simplefilter("ignore")
             quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
-        self.n_out, self.number = len(weight), next(_numbers)
-        _layers[self.number] = self
-
-    def multiply(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return torch.ops.rostok.int8_linear(x, self.number, self.n_out)
-        return self.multiply(x)
+        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
 
 def lay_out(model: nn.Module, weights: Weights) -> str:
@@ -94,6 +76,11 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
         untie_head(model)
         replace_linears(model, transpose_weight)
     return chosen
+
+
+def compiles(model: nn.Module) -> bool:
+    """Whether torch.compile can take the steps of a laid out model and has something to gain."""
+    return not any(isinstance(module, BlockStep | Rows | Int8Linear) for module in model.modules())
 
 
 def replace_linears(model: nn.Module, form: Callable[[nn.Linear], nn.Module]) -> None:

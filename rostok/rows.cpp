@@ -18,7 +18,6 @@
 #include <math.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
@@ -107,7 +106,7 @@ static void norm(const float* x, const float* gain, float* y, long n, double eps
     float sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (long i = 0; i < n; i++) sum += x[i] * x[i];
-    const float factor = 1 / std::sqrt(sum / n + (float)eps);
+    const float factor = 1 / sqrtf(sum / n + (float)eps);
     for (long i = 0; i < n; i++) y[i] = x[i] * factor * gain[i];
 }
 
@@ -119,22 +118,29 @@ static void rope(float* x, const float* cos, const float* sin, long half) {
     }
 }
 
-// z = softmax(q . keys / sqrt(n)) values, for one query and the `span` keys of its text.
+// z = softmax(q . keys / sqrt(n)) values, for one query and the `span` keys of its text, four of them at a time: one
+// sum alone would wait for itself. The last four may repeat the last key, with a share of 0.
 static void attend(const float* q, const float* keys, const float* values, float* z, long span, long n) {
-    std::vector<float> score(span);
+    std::vector<float> score(span + 3, -INFINITY);
+    auto row = [&](const float* of, long s) { return of + std::min(s, span - 1) * n; };
     float most = -INFINITY, total = 0;
-    for (long s = 0; s < span; s++) {
-        float dot = 0;
-#pragma omp simd reduction(+ : dot)
-        for (long i = 0; i < n; i++) dot += q[i] * keys[s * n + i];
-        score[s] = dot / std::sqrt((float)n);
-        most = std::max(most, score[s]);
+    for (long s = 0; s < span; s += 4) {
+        const float *k0 = row(keys, s), *k1 = row(keys, s + 1), *k2 = row(keys, s + 2), *k3 = row(keys, s + 3);
+        float d0 = 0, d1 = 0, d2 = 0, d3 = 0;
+#pragma omp simd reduction(+ : d0, d1, d2, d3)
+        for (long i = 0; i < n; i++) d0 += q[i] * k0[i], d1 += q[i] * k1[i], d2 += q[i] * k2[i], d3 += q[i] * k3[i];
+        const float dots[] = {d0, d1, d2, d3};
+        for (long j = s; j < std::min(s + 4, span); j++) most = std::max(most, score[j] = dots[j - s] / sqrtf(n));
     }
-#pragma omp simd reduction(+ : total)
-    for (long s = 0; s < span; s++) total += score[s] = expf(score[s] - most);
+    for (float& each : score) total += each = expf(each - most);
     std::fill(z, z + n, 0.0f);
-    for (long s = 0; s < span; s++)
-        for (long i = 0; i < n; i++) z[i] += score[s] / total * values[s * n + i];
+    for (long s = 0; s < span; s += 4) {
+        const float *v0 = row(values, s), *v1 = row(values, s + 1), *v2 = row(values, s + 2), *v3 = row(values, s + 3);
+        const float p0 = score[s], p1 = score[s + 1], p2 = score[s + 2], p3 = score[s + 3];
+#pragma omp simd
+        for (long i = 0; i < n; i++) z[i] += p0 * v0[i] + p1 * v1[i] + p2 * v2[i] + p3 * v3[i];
+    }
+    for (long i = 0; i < n; i++) z[i] /= total;
 }
 
 // Head g of the keys of row r, and the queries that share it. qkv is the row's product, z what its queries find.

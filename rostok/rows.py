@@ -7,7 +7,7 @@
 1. the library's name in $XDG_CACHE_HOME/rostok (~/.cache/rostok) is a hash of source, compiler and flags: each is
    compiled once; where that folder cannot be written, every process compiles for itself
 2. weights are packed into panels of 16 outputs, as rows.cpp reads them; int8 has one scale an output
-3. an eager call goes straight to the library; torch.compile sees one operator, `rostok::rows`
+3. one step of a whole block is one call too (BlockStep); what is left to torch.compile is not worth its time
 
 It shares torch's own threads: both ask the same OpenMP library. Why not torch's products: docs/performance.md.
 """
@@ -122,12 +122,6 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-_library = torch.library.Library("rostok", "FRAGMENT")
-_library.define("rows(Tensor x, Tensor packed, Tensor? scale, int n_out) -> Tensor")
-_library.impl("rows", multiply, "CPU")
-_library.impl("rows", lambda x, packed, scale, n_out: x.new_empty(*x.shape[:-1], n_out), "Meta")
-
-
 class Rows(nn.Module):
     """A Linear for generation: weight (n_out, n_in) in `dtype` (float32, bfloat16, int8), all arithmetic in float32."""
 
@@ -144,8 +138,7 @@ class Rows(nn.Module):
         self.n_out = len(weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        product = torch.ops.rostok.rows if torch.compiler.is_compiling() else multiply
-        y = product(x, self.packed, self.scale, self.n_out)
+        y = multiply(x, self.packed, self.scale, self.n_out)
         return y if self.bias is None else y + self.bias
 
 
@@ -168,31 +161,30 @@ class Block(ctypes.Structure):
 class BlockStep(nn.Module):
     """A block of the GPT whose Linears are Rows: a single step over a cache is one call of the library.
 
-    Longer texts, and torch.compile, take the block's own code. Arguments and result are the block's; a single step
-    writes its result over x.
+    Longer texts take the block's own code. Arguments and result are the block's; a single step writes over x.
     """
 
-    def __init__(self, block: nn.Module) -> None:
+    def __init__(self, block: Any) -> None:
         super().__init__()
-        self.block: Any = block
+        self.block = block
+        attn, mlp = block.attn, block.mlp
+        norms = (block.attn_norm, attn.q_norm, attn.k_norm, block.mlp_norm)
+        linears = (attn.qkv, attn.proj, mlp.gate, mlp.up, mlp.down)
+        # in a plain list, since a look-up in a module takes a microsecond
+        self.tensors = [*(n.weight for n in norms), *(n.packed for n in linears), *(n.scale for n in linears)]
+        self.layer, self.heads, self.hidden = (
+            attn.layer,
+            (attn.n_head, attn.n_kv_head, attn.d_head),
+            mlp.gate.n_out,
+        )
+        self.eps = block.attn_norm.eps
+        self.step = f"step_{str(attn.qkv.packed.dtype)[6:]}"
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: Any, place: Any) -> Tensor:
-        if cache is None or x.shape[1] != 1 or torch.compiler.is_compiling():
+        if cache is None or x.shape[1] != 1:
             return self.block(x, cos, sin, cache, place)
-        attn, mlp, x = self.block.attn, self.block.mlp, x.contiguous()
-        linears = (attn.qkv, attn.proj, mlp.gate, mlp.up, mlp.down)
-        norms = (self.block.attn_norm, attn.q_norm, attn.k_norm, self.block.mlp_norm)
-        keys, values = cache.keys[attn.layer], cache.values[attn.layer]
-        tensors = (*(n.weight for n in norms), *(n.packed for n in linears), *(n.scale for n in linears))
-        place_and_data = (x, keys, values, cos, sin, place.index)
-        sizes = (attn.n_head, attn.n_kv_head, attn.d_head, mlp.gate.n_out, keys.shape[2])
-        block = Block(
-            *map(address, (*tensors, *place_and_data)),
-            place.index.ndim == 2,
-            len(x),
-            x.shape[2],
-            *sizes,
-            norms[0].eps,
-        )
-        getattr(library(), f"step_{str(attn.qkv.packed.dtype)[6:]}")(block, torch.get_num_threads())
+        x, keys, values = x.contiguous(), cache.keys[self.layer], cache.values[self.layer]
+        pointers = map(address, (*self.tensors, x, keys, values, cos, sin, place.index))
+        sizes = (place.index.ndim == 2, len(x), x.shape[2], *self.heads, self.hidden, keys.shape[2])
+        getattr(library(), self.step)(Block(*pointers, *sizes, self.eps), torch.get_num_threads())
         return x
