@@ -99,7 +99,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="auto",
         help="number format of the weights (auto)",
     )
-    add("--compile", action="store_true", help="compile the single steps: a slow start, then faster steps")
+    add("--compile", action="store_true", help="compile single steps where rows.cpp does not make them")
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     options = parser.parse_args(argv)
     if sum((options.prompt is not None, options.prompt_file is not None, options.interactive)) > 1:
@@ -184,9 +184,11 @@ def prompt_ids(run: "Run", prompt: str) -> list[int]:
 def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
     """A Reader that says on stderr, once, that a text has outgrown the context."""
     from rostok.generate import CompiledSteps, Reader
+    from rostok.quantize import compiles
 
     said = False
-    model: Any = CompiledSteps(run.model) if options.compile and hasattr(run.model, "run") else run.model
+    compiled = options.compile and hasattr(run.model, "run") and compiles(run.model)
+    model: Any = CompiledSteps(run.model) if compiled else run.model
 
     def notice(_row: int, shown: int) -> None:
         nonlocal said

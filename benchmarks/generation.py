@@ -31,11 +31,15 @@ from rostok.checkpoint import load_run
 from rostok.errors import UserError, run_main
 from rostok.generate import CompiledSteps, Sampling, generate
 from rostok.hf import config_to_hf, weights_to_hf
-from rostok.quantize import lay_out
+from rostok.quantize import compiles, lay_out
 
 GREEDY = Sampling(temperature=0)
-OURS = {"fp32": "fp32", "bf16": "bf16", "int8_eager": "int8", "int8": "int8"}  # the last one compiled
-OURS |= {"fp32_compiled": "fp32", "bf16_compiled": "bf16"}
+OURS = {
+    "fp32": "fp32",
+    "bf16": "bf16",
+    "int8_eager": "int8",
+    "int8": "int8",
+}  # the last one as with --compile
 Run = Callable[[list[list[int]], int], Any]
 
 
@@ -74,7 +78,7 @@ def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
 def ours(run: str | None, variant: str) -> Run:
     model: Any = new_model(run)
     lay_out(model, OURS[variant])  # pyright: ignore[reportArgumentType]
-    if variant == "int8" or variant.endswith("_compiled"):
+    if variant == "int8" and compiles(model):
         model = CompiledSteps(model)
     return lambda prompts, new: generate(model, prompts, GREEDY, new)
 
@@ -125,6 +129,21 @@ def bandwidth(clock: Any) -> float:
         block.sum()
         times.append(clock() - started)
     return round(0.256 / min(times), 1)
+
+
+def megabytes(run: str | None, names: Sequence[str]) -> dict[str, float]:
+    """MB of all weights in each form, and of our cache for one text."""
+    result = {}
+    for name in dict.fromkeys(OURS[name] for name in names):
+        model = new_model(run)
+        lay_out(model, name)  # pyright: ignore[reportArgumentType]
+        result[name] = size_of(*model.parameters(), *model.buffers())
+    cache = new_model(run).new_cache(1)
+    return result | {"cache": size_of(*cache.keys, *cache.values)}
+
+
+def size_of(*tensors: torch.Tensor) -> float:
+    return round(1e-6 * sum(tensor.nbytes for tensor in tensors), 1)
 
 
 @torch.inference_mode()
@@ -182,6 +201,12 @@ def main(argv: Sequence[str]) -> int:
     share = weights / (1e-3 * min(result["step_ms_at"].values())) / result["gb_per_s"]
     result["share_of_bandwidth"] = round(share, 2)
     print(f"one fp32 step, ms at position: {result['step_ms_at']}; {share:.0%} of that bandwidth")
+
+    result["hf_fp32_mb"] = size_of(*base.parameters())
+    result["mb"] = megabytes(options.run, names)
+    print(
+        f"weights, MB: Hugging Face fp32 {result['hf_fp32_mb']}, ours and a cache {result['mb']}", flush=True
+    )
 
     jobs = [(f"batch{b}", int(b), options.prompt, options.new) for b in options.batches.split(",")]
     jobs.append(("first_token_500", 1, min(500, base.config.context - 1), 1))

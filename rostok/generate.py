@@ -362,7 +362,8 @@ def stream(
         if step % BLOCK == 0 and not sampling.greedy:
             draws = [torch.rand(BLOCK, generator=g, dtype=torch.float64) for g in generators]
             uniforms = torch.stack(draws, 1).to(logits.device)  # (BLOCK, B)
-        chosen, kept = pick(logits, sampling, seen, None if sampling.greedy else uniforms[step % BLOCK])
+        uniform = None if sampling.greedy else uniforms[step % BLOCK]
+        chosen, kept = pick(logits, sampling, seen, uniform, weighed=top is not None)
         for i, id in enumerate(chosen.tolist()):
             if reader.alive[i]:
                 reader.append(i, id)
@@ -381,9 +382,12 @@ def stream(
 
 
 def pick(
-    logits: Tensor, sampling: Sampling, seen: Tensor | None, uniform: Tensor | None
+    logits: Tensor, sampling: Sampling, seen: Tensor | None, uniform: Tensor | None, weighed: bool = True
 ) -> tuple[Tensor, Tensor]:
-    """Ids (B,) chosen from logits (B, V), and the filtered logits that they were chosen from."""
+    """Ids (B,) chosen from logits (B, V), and the filtered logits that they were chosen from, which are only right
+    if they are to be `weighed`."""
+    if uniform is None and seen is None and not weighed:  # the usual greedy step: no filter would change it
+        return logits.argmax(-1), logits
     kept = apply_filters(logits, sampling, seen)
     return (kept.argmax(-1) if uniform is None else choose(kept, uniform)), kept
 

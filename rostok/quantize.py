@@ -1,36 +1,33 @@
-"""Weights in the form that single steps read fastest: `lay_out(model, "fp32" | "bf16" | "int8" | "auto")`.
+"""Weights in the form that generation reads fastest: `lay_out(model, "fp32" | "bf16" | "int8" | "auto")`.
 
-A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read and multiplied.
+A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read.
 
-    fp32  on a CPU: matrices of as many outputs as inputs, or more, stored transposed: up to twice as fast, same numbers
-    bf16  half the bytes; only fast where the processor multiplies bf16 (GPUs from SM 8.0, CPUs with avx512_bf16 or AMX)
-    int8  a scale for each output, activations quantised as they come (FBGEMM, x86 only); a head of its own
-    auto  bf16 where the device multiplies it, else fp32. Never int8: it changes the text a little
+    CPU with AVX2 and a compiler   the weights alone change, all arithmetic is fp32 (rows.py)
+        fp32  the same numbers, packed
+        bf16  half the bytes
+        int8  a quarter; one scale for each output
+    elsewhere                      what torch has
+        fp32  on a CPU matrices of as many outputs as inputs, or more, are stored transposed: up to twice as fast
+        bf16  weights and arithmetic; fast only where the device multiplies bf16
+        int8  x86 only (FBGEMM): activations are quantised too, with one scale a batch, so there a text may depend on
+              its neighbours
+    auto  bf16 on GPUs that multiply it, else fp32: on a CPU it never changes the text
 
-Left out: int4, groups of scales, a cache in int8. An int8 batch shares one activation scale, so there a text may depend
-on its neighbours; with fp32 it does not.
+Left out: int4, groups of scales, a cache in int8.
 """
 
-import itertools
 import warnings
-import weakref
+from collections.abc import Callable
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from rostok.errors import UserError
+from rostok.rows import BlockStep, Rows, available
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
-
-
-# torch.compile cannot take FBGEMM's packed weights into a graph, but it can take the number of a layer that holds them
-_numbers = itertools.count()
-_layers: "weakref.WeakValueDictionary[int, Int8Linear]" = weakref.WeakValueDictionary()
-_library = torch.library.Library("rostok", "DEF")
-_library.define("int8_linear(Tensor x, int number, int n_out) -> Tensor")
-_library.impl("int8_linear", lambda x, number, n_out: _layers[number].multiply(x), "CPU")
-_library.impl("int8_linear", lambda x, number, n_out: x.new_empty(*x.shape[:-1], n_out), "Meta")
+FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 
 class Int8Linear(nn.Module):
@@ -49,16 +46,9 @@ class Int8Linear(nn.Module):
             warnings.simplefilter("ignore")
             quantised = torch.quantize_per_channel(weight, scale, zero, 0, torch.qint8)
             self.packed = torch.ops.quantized.linear_prepack(quantised, bias)
-        self.n_out, self.number = len(weight), next(_numbers)
-        _layers[self.number] = self
-
-    def multiply(self, x: Tensor) -> Tensor:
-        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
     def forward(self, x: Tensor) -> Tensor:
-        if torch.compiler.is_compiling():
-            return torch.ops.rostok.int8_linear(x, self.number, self.n_out)
-        return self.multiply(x)
+        return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
 
 def lay_out(model: nn.Module, weights: Weights) -> str:
@@ -68,36 +58,50 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
     """
     device = next(model.parameters()).device
     chosen = best_weights(device) if weights == "auto" else weights
-    if chosen == "bf16":
-        model.to(torch.bfloat16)
-        return chosen
-    if chosen == "int8" and (
-        device.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines
-    ):
-        raise UserError(
-            f"--weights int8 needs an x86 processor. Got {device.type}; use --weights fp32 or bf16"
-        )
-    if device.type == "cpu":
+    if device.type == "cpu" and available():
         untie_head(model)
-        for module in list(model.modules()):
-            for name, child in module.named_children():
-                if isinstance(child, nn.Linear) and chosen == "int8":
-                    setattr(module, name, Int8Linear(child.weight.detach(), child.bias))
-                elif isinstance(child, nn.Linear) and child.out_features >= child.in_features:
-                    child.weight = nn.Parameter(
-                        child.weight.detach().t().contiguous().t(), requires_grad=False
-                    )
+        replace_linears(model, lambda linear: Rows(linear.weight, linear.bias, FORMATS[chosen]))
+        if isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
+            model.blocks = nn.ModuleList(map(BlockStep, blocks))
+    elif chosen == "bf16":
+        model.to(torch.bfloat16)
+    elif chosen == "int8":
+        if device.type != "cpu" or "fbgemm" not in torch.backends.quantized.supported_engines:
+            raise UserError(
+                f"--weights int8 needs an x86 processor. Got {device.type}; use --weights fp32 or bf16"
+            )
+        untie_head(model)
+        replace_linears(model, lambda linear: Int8Linear(linear.weight.detach(), linear.bias))
+    elif device.type == "cpu":
+        untie_head(model)
+        replace_linears(model, transpose_weight)
     return chosen
 
 
+def compiles(model: nn.Module) -> bool:
+    """Whether torch.compile can take the steps of a laid out model and has something to gain."""
+    return not any(isinstance(module, BlockStep | Rows | Int8Linear) for module in model.modules())
+
+
+def replace_linears(model: nn.Module, form: Callable[[nn.Linear], nn.Module]) -> None:
+    """Put `form(linear)` in the place of every Linear."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if isinstance(child, nn.Linear):
+                setattr(module, name, form(child))
+
+
+def transpose_weight(linear: nn.Linear) -> nn.Linear:
+    """Store the weight transposed where that multiplies one row faster."""
+    if linear.out_features >= linear.in_features:
+        linear.weight = nn.Parameter(linear.weight.detach().t().contiguous().t(), requires_grad=False)
+    return linear
+
+
 def best_weights(device: torch.device) -> Weights:
-    """bf16 where the device multiplies it, else fp32."""
-    if device.type == "cuda":
-        return "bf16" if torch.cuda.get_device_capability(device) >= (8, 0) else "fp32"
-    if device.type == "cpu" and hasattr(torch.cpu, "_is_avx512_bf16_supported"):
-        return (
-            "bf16" if torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported() else "fp32"
-        )
+    """bf16 on a GPU that multiplies it, else fp32."""
+    if device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0):
+        return "bf16"
     return "fp32"
 
 

@@ -19,7 +19,7 @@ from model import (
 )
 from rostok.generate import CompiledSteps, Sampling, generate
 from rostok.hf import config_to_hf, weights_to_hf
-from rostok.quantize import best_weights, lay_out
+from rostok.quantize import best_weights, compiles, lay_out
 
 CONFIGS = [
     GPTConfig(vocab_size=97, context=32, n_layer=2, n_head=4, d_model=32),
@@ -179,6 +179,27 @@ def test_transposed_weights_are_the_same_numbers(model):
     assert close(model(ids, cache=model.new_cache(2)), before)
 
 
+def test_single_steps_of_laid_out_weights_are_the_whole(model):
+    """Rows of one length, then of different ones; the uncached model that was never laid out is the measure."""
+    ids, starts = ids_of(3, 32), (0, 7, 20)
+    whole, prompts = model(ids), [[0, *ids_of(30 + i)[: 1 + 4 * i].tolist()] for i in range(7)]
+    plain = greedy(model, prompts, 45, cached=False)
+    lay_out(model, "fp32")
+    cache = model.new_cache(3)
+    got = [model(ids[:, t : t + 1], cache=cache) for t in range(32)]
+    assert close(torch.cat(got, 1), whole)
+    cache = model.new_cache(3)
+    for row, n in enumerate(starts):
+        if n:
+            model(ids[row : row + 1, :n], cache=cache.row(row))
+    for step in range(12):
+        at = [n + step for n in starts]
+        got = model(torch.stack([ids[r, t : t + 1] for r, t in enumerate(at)]), cache=cache)
+        assert close(got[:, 0], torch.stack([whole[r, t] for r, t in enumerate(at)]))
+    assert greedy(model, prompts, 45) == plain
+    assert greedy(model, prompts[:1], 45) == plain[:1]
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # torch announces another home for its int8 types
 def test_int8_and_bf16_are_near(model):
     ids = ids_of(2, 11)
@@ -197,12 +218,12 @@ def test_int8_and_bf16_are_near(model):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own imports
-@pytest.mark.parametrize("weights", ["fp32", "int8"])
-@pytest.mark.filterwarnings("ignore::UserWarning")
-def test_compiled_steps_give_the_same_ids(weights):
+def test_compiled_steps_give_the_same_ids():
     model = lively(CONFIGS[2])
     assert isinstance(model, GPT)
-    assert weights == "fp32" or lay_out(model, "int8") == "int8"
+    assert compiles(model)
     prompts = [[0, 5, 6], [0, 9]]
     assert greedy(CompiledSteps(model), prompts[:1], 40) == greedy(model, prompts[:1], 40)
     assert greedy(CompiledSteps(model), prompts, 40) == greedy(model, prompts, 40)
+    lay_out(model, "int8")
+    assert not compiles(model)
