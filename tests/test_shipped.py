@@ -23,7 +23,11 @@ HELD_OUT = [  # written for this test, so that no model has seen it
     "Sam and his mom went to the shop to buy some bread. Sam saw a red apple and asked his mom if he could have it. "
     "His mom said yes. On the way home Sam shared the apple with a hungry squirrel.",
 ]
+START = ", there was a little girl named Lily. She loved to play with her toys and "
 PINNED = {  # nats a token on HELD_OUT; greedy continuation of "Once upon a time"
+    "rostok-mini": (1.99916, START + "eat yummy food. One day, she found a big, red"),
+    "gpt-1-mini": (2.28120, START + "have fun. One day, Lily's mom told her to go"),
+    "window-mlp-mini": (2.74296, START + "eat yummy food. One day, she saw a big, red"),
 }
 
 
@@ -82,6 +86,8 @@ def test_greedy_text_is_the_same_uncached_in_a_batch_and_in_chunks(name: str) ->
     assert all(greedy(run, chunk=chunk) == [text] for chunk in (1, 2, 3))
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch announces another home for its int8 types
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own imports
 def test_greedy_text_is_the_same_compiled() -> None:
     run = shipped("gpt-1-mini")
     assert greedy(run, CompiledSteps(run.model)) == [PINNED["gpt-1-mini"][1]]
