@@ -6,6 +6,7 @@ The pins are what the shipped weights gave; ship new weights, and they change: t
 import hashlib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def shipped(name: str) -> checkpoint.Run:
 def nats(run: checkpoint.Run) -> float:
     ids = [np.array([run.tokenizer.start_id, *run.tokenizer.encode(text)]) for text in HELD_OUT]
     targets = target_list(ids, run.tokenizer.start_id)
-    context = run.model.config.context
+    context: int = run.state["model"]["context"]
     return float(score(run.model, targets, text_windows(targets, context, context // 2)).nats.mean())
 
 
@@ -47,8 +48,9 @@ def prompt_of(run: checkpoint.Run) -> list[int]:
     return [run.tokenizer.start_id, *run.tokenizer.encode("Once upon a time")]
 
 
-def greedy(run: checkpoint.Run, model: object | None = None, rows: int = 1, **options) -> list[str]:
-    results = generate(model or run.model, [prompt_of(run)] * rows, Sampling(temperature=0), 30, **options)
+def greedy(run: checkpoint.Run, model: Any = None, rows: int = 1, **options) -> list[str]:
+    speaker: Any = run.model if model is None else model
+    results = generate(speaker, [prompt_of(run)] * rows, Sampling(temperature=0), 30, **options)
     return [run.tokenizer.decode(result.ids) for result in results]
 
 
