@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from model import build_model
 from rostok.checkpoint import Run, load_run
-from rostok.errors import UserError, run_main
+from rostok.errors import UserError, run_main, verb
 from rostok.evaluate import (
     Losses,
     Row,
@@ -174,7 +174,8 @@ def data_folder(run: Run, options: argparse.Namespace) -> Path:
         ) from None
     if not (folder / "manifest.json").is_file():
         raise UserError(
-            f"the data of {run.folder} is gone (it was in {folder}); name shards with --data FOLDER"
+            f"the data of {run.folder} is not here (it was in {folder}); name shards with --data FOLDER, which "
+            f"{verb('prepare')} --source TEXT --tokenizer {run.folder} --out FOLDER makes"
         )
     return folder
 
@@ -354,7 +355,8 @@ def notes(runs: Sequence[Run], folders: Sequence[Path], opened: dict[Path, Data]
         trained = run.state.get("data_sha256")
         if not isinstance(trained, dict) or trained.get("valid") != opened[folder].split("valid").sha256:
             result.append(
-                f"{run.folder.name} was trained from other shards: make sure that it has not read these texts"
+                f"{run.folder.name} was trained from other shards: make sure that it has not read these texts; "
+                "the counting models have learnt from this folder's training part"
             )
     return result
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from model import GPT, GPTConfig, build_model
 from rostok import __version__, hf
 from rostok.checkpoint import Run, load_run, read_tensors, write_bytes, write_text
-from rostok.errors import UserError, run_main
+from rostok.errors import UserError, run_main, verb
 from rostok.tokenizer import Tokenizer
 
 KEPT = (
@@ -368,7 +368,7 @@ def main(argv: Sequence[str]) -> int:
     check_out(options.out)
     if options.back:
         import_hf(options.run, options.out)
-        print(f"wrote {options.out}; next: python sample.py {options.out}")
+        print(f"wrote {options.out}; next: {verb('sample')} {options.out}")
         return 0
     run = load_run(options.run, build_model, options.step)
     if options.to == "gguf":

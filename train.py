@@ -36,7 +36,7 @@ from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objec
 from rostok.attention.forming import ProbeConfig
 from rostok.config import dump_yaml, find_config, load_config, read_yaml
 from rostok.diary import Diary, describe
-from rostok.errors import UserError, run_main
+from rostok.errors import UserError, run_main, verb
 from rostok.heldout import HeldOut
 from rostok.loader import RowLoader
 from rostok.metrics import read_metrics
@@ -646,7 +646,7 @@ def main(argv: Sequence[str]) -> int:
     if options.verify_resume:
         return 0 if verify_resume(options.verify_resume) else 1
     if not options.config:
-        raise UserError("which config? Type python train.py quickstart, or see python train.py --help")
+        raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")
     path = find_config(options.config, Path(__file__).parent / "configs")
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:

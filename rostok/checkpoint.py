@@ -27,7 +27,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from rostok.errors import UserError
+from rostok.errors import UserError, verb
 from rostok.tokenizer import Tokenizer, load_tokenizer
 
 
@@ -282,7 +282,7 @@ def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = 
     if path.name in ("latest", "best") and not path.is_dir():
         path, step = path.parent, path.name
     if not path.is_dir():
-        raise UserError(f"there is no run folder {path}; train one (python train.py configs/quickstart.yaml)")
+        raise UserError(f"there is no run folder {path}; train one ({verb('train')} quickstart)")
     if (path / "state.json").is_file():
         return path
     found, problem = follow_pointers(path, [step] if step else ["best", "latest"])

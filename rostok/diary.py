@@ -15,6 +15,7 @@ from tqdm import tqdm
 from rostok.advisor import Advisor
 from rostok.attention.forming import probe_model
 from rostok.checkpoint import model_tensors
+from rostok.errors import verb
 from rostok.generate import Sampling, generate
 from rostok.metrics import MetricsLog, plot_losses
 from rostok.runtime import measure_peak, uncompiled
@@ -167,5 +168,5 @@ def summary(training: Training) -> str:
         f"held out {scores['valid_loss']:.4f} nats a token, perplexity {scores['perplexity']:.2f}, "
         f"{scores['bits_per_byte']:.4f} bits a byte (best {state.best:.4f})\n"
         f"saved    {training.run}\n"
-        f"next     python sample.py {training.run} --prompt 'Once upon a time'"
+        f"next     {verb('sample')} {training.run} --prompt 'Once upon a time'"
     )

@@ -14,6 +14,11 @@ class UserError(Exception):
     exit_code = 2
 
 
+def verb(name: str) -> str:
+    """How a front file is called here: `python NAME.py`, or `rostok NAME` where rostok itself was called so."""
+    return f"rostok {name}" if sys.argv[0].startswith("rostok ") else f"python {name}.py"
+
+
 def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None) -> int:
     """Run a front file's `main(argv)`; give its exit code. A UserError becomes one line on stderr and exit code 2."""
     for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale says

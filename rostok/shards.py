@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 
-from rostok.errors import UserError
+from rostok.errors import UserError, verb
 
 MANIFEST = "manifest.json"
 FORMAT = "rostok-shards"
@@ -339,7 +339,10 @@ def open_data(folder: str | Path) -> Data:
     folder = Path(folder)
     path = folder / MANIFEST
     if not path.is_file():
-        raise UserError(f"no prepared data in {folder} (it has no {MANIFEST}); type python prepare.py --help")
+        raise UserError(
+            f"no prepared data in {folder} (it has no {MANIFEST}); type {verb('prepare')} --out {folder} to make it "
+            f"from built-in stories, {verb('prepare')} --help for your own text, or name another folder"
+        )
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
         _check_manifest(path, manifest)

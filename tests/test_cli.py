@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import rostok
-from rostok import cli
+from rostok import cli, errors
 from rostok.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,3 +87,9 @@ def test_the_exit_code_reaches_the_shell():
     assert "error: rostok has no verb 'trian'; did you mean rostok train? See rostok --help" in done.stderr
     assert "Traceback" not in done.stderr
     assert "torch" not in done.stderr
+
+
+def test_messages_name_the_command_as_it_was_called(monkeypatch) -> None:
+    assert errors.verb("sample") == "python sample.py"
+    monkeypatch.setattr(sys, "argv", ["rostok train"])
+    assert errors.verb("sample") == "rostok sample"

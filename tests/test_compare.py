@@ -272,7 +272,7 @@ def test_a_run_whose_shards_are_gone(runs, tiny_data: Data, tmp_path, capsys) ->
     run = untrained_run(tmp_path / "run", TINY, open_data(moved))
     shutil.rmtree(moved)
     line = error_of(capsys, str(run))
-    assert "is gone" in line
+    assert "is not here" in line
     assert "--data FOLDER" in line
     told = result_of(tmp_path, str(run), "--data", str(tiny_data.folder))
     assert told["held_out"]["texts"] == 10

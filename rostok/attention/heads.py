@@ -175,7 +175,7 @@ def data_of(subject: Subject) -> Path:
         ) from None
     if not (folder / "manifest.json").is_file():
         raise UserError(
-            f"the data of {subject.name} is gone (it was in {folder}); name shards with --data FOLDER, "
+            f"the data of {subject.name} is not here (it was in {folder}); name shards with --data FOLDER, "
             "or a file with --texts FILE"
         )
     return folder
