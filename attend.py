@@ -19,7 +19,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from rostok.attention import explain, explorer, forming, heads, maps, probes
-from rostok.errors import run_main
+from rostok.errors import Parser, run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
@@ -58,7 +58,7 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
 
 def build_parser() -> argparse.ArgumentParser:
     """One parser with a subparser for each row of SUBCOMMANDS."""
-    parser = argparse.ArgumentParser(description="Look inside attention.")
+    parser = Parser(description="Look inside attention.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (help_text, add_arguments, _) in SUBCOMMANDS.items():
         add_arguments(subparsers.add_parser(name, help=help_text, description=help_text))

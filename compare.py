@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from model import build_model
 from rostok.checkpoint import Run, load_run
-from rostok.errors import UserError, run_main, verb
+from rostok.errors import Parser, UserError, run_main, verb
 from rostok.evaluate import (
     Losses,
     Row,
@@ -71,9 +71,7 @@ NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))
 
 
 def options_of(argv: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folder, or one of its step folders")
     add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained from)")

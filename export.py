@@ -28,7 +28,7 @@ from torch import Tensor
 from model import GPT, GPTConfig, build_model
 from rostok import __version__, hf
 from rostok.checkpoint import Run, load_run, read_tensors, write_bytes, write_text
-from rostok.errors import UserError, run_main, verb
+from rostok.errors import Parser, UserError, run_main, verb
 from rostok.tokenizer import Tokenizer
 
 KEPT = (
@@ -342,9 +342,7 @@ def greedy(model: torch.nn.Module, ids: list[int], count: int, end_id: int) -> l
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run folder; with --import a Hugging Face folder")
     parser.add_argument("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
     parser.add_argument("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")

@@ -38,7 +38,7 @@ from tqdm import tqdm
 
 from rostok import corpora
 from rostok.corpora import Piece, ReadOptions, Spool
-from rostok.errors import UserError, run_main
+from rostok.errors import Parser, UserError, run_main
 from rostok.shards import MANIFEST, Data, open_data, write_data
 from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> int | None:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     examples = (__doc__ or "").partition("\n")[2]
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="Text -> tokenizer and token shards.",
         epilog=examples,
         formatter_class=argparse.RawDescriptionHelpFormatter,

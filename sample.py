@@ -18,30 +18,21 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from rostok.errors import UserError, run_main
+from rostok.errors import Parser, UserError, run_main
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
     from rostok.checkpoint import Run
     from rostok.generate import Choice, Reader, Sampling, Token
 
 COLOURS = {"prompt": "\033[2m", "chosen": "\033[1m", "end": "\033[0m"}
-MOST_SAMPLES, MOST_TOKENS = (
-    10_000,
-    1_000_000,
-)  # hours of work for any model here; more is a slip of the finger
+# hours of work for any model here; more is a slip of the finger
+MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000
 HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /quit; other lines are text to go on from"
 
 
 # ---------------------------------------------------------------------------------------------------- the command line
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse, whose error stays on one line even if the word it complains about does not."""
-
-    def error(self, message: str) -> NoReturn:
-        super().error(" ".join(message.split()))
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:

@@ -36,7 +36,7 @@ from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objec
 from rostok.attention.forming import ProbeConfig
 from rostok.config import dump_yaml, find_config, load_config, read_yaml
 from rostok.diary import Diary, describe
-from rostok.errors import UserError, run_main, verb
+from rostok.errors import Parser, UserError, run_main, verb
 from rostok.heldout import HeldOut
 from rostok.loader import RowLoader
 from rostok.metrics import read_metrics
@@ -90,9 +90,8 @@ class TrainConfig:
     seed: Annotated[int, Field(ge=0)] = 0
     eval_every: Annotated[int, Field(ge=1)] = 100  # steps
     eval_rows: Annotated[int, Field(ge=1)] = 64
-    sample_tokens: Annotated[int, Field(ge=0, le=10_000)] = (
-        40  # written at evaluations, to be looked at; 0: none
-    )
+    # written at evaluations, to be looked at; 0: none
+    sample_tokens: Annotated[int, Field(ge=0, le=10_000)] = 40
     early_stop: Annotated[int, Field(ge=0)] = 0  # stop after so many evaluations without a new best; 0: never
     save_every: Annotated[int, Field(ge=1)] = 200  # steps
     log_every: Annotated[int, Field(ge=1)] = 10  # steps
@@ -623,9 +622,7 @@ def differing_losses(mine: dict[int, float], other: dict[int, float], where: str
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "config",
         nargs="?",

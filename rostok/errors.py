@@ -1,8 +1,10 @@
 """The one exception that a user is meant to see, and the one place that turns it into an exit code."""
 
+import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
 LONGEST = 1000  # characters of a message; a longer one loses its middle
@@ -12,6 +14,13 @@ class UserError(Exception):
     """A mistake that the user can mend. The message is one line: what came, what was wanted, what to type next."""
 
     exit_code = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, whose error stays on one line even if the word it complains about does not."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(" ".join(message.split()))
 
 
 def verb(name: str) -> str:

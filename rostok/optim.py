@@ -22,12 +22,10 @@ class OptimConfig:
     """Peak learning rates, decay and clipping. The schedule multiplies both rates."""
 
     kind: Literal["adamw", "muon"] = "adamw"
-    lr: Annotated[float, Field(gt=0, le=1)] = (
-        2e-3  # AdamW's: of everything, or of all but the blocks' matrices
-    )
-    muon_lr: Annotated[float, Field(gt=0, le=1)] = (
-        5e-3  # of the blocks' matrices, in AdamW's scale (see Muon below)
-    )
+    # AdamW's: of everything, or of all but the blocks' matrices
+    lr: Annotated[float, Field(gt=0, le=1)] = 2e-3
+    # of the blocks' matrices, in AdamW's scale (see Muon below)
+    muon_lr: Annotated[float, Field(gt=0, le=1)] = 5e-3
     muon_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
     weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.1
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9

@@ -172,11 +172,8 @@ class BlockStep(nn.Module):
         linears = (attn.qkv, attn.proj, mlp.gate, mlp.up, mlp.down)
         # in a plain list, since a look-up in a module takes a microsecond
         self.tensors = [*(n.weight for n in norms), *(n.packed for n in linears), *(n.scale for n in linears)]
-        self.layer, self.heads, self.hidden = (
-            attn.layer,
-            (attn.n_head, attn.n_kv_head, attn.d_head),
-            mlp.gate.n_out,
-        )
+        self.layer, self.hidden = attn.layer, mlp.gate.n_out
+        self.heads = (attn.n_head, attn.n_kv_head, attn.d_head)
         self.eps = block.attn_norm.eps
         self.step = f"step_{str(attn.qkv.packed.dtype)[6:]}"
 

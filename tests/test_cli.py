@@ -1,5 +1,6 @@
 """rostok/cli.py: verbs find their front file and run it as Python itself would."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,14 @@ def test_the_exit_code_reaches_the_shell():
     assert "error: rostok has no verb 'trian'; did you mean rostok train? See rostok --help" in done.stderr
     assert "Traceback" not in done.stderr
     assert "torch" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["prepare", "train", "sample", "compare", "attend", "export"])
+def test_an_error_about_a_word_of_two_lines_is_one_line(verb: str, capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        importlib.import_module(verb).main(["--no\nsuch", "a", "b"])
+    assert left.value.code == 2
+    assert "error: " in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_messages_name_the_command_as_it_was_called(monkeypatch) -> None:

@@ -203,4 +203,4 @@ def test_no_words_end_in_a_traceback(say, words):
     assert code in (0, 2)
     assert "Traceback" not in err
     if code == 2:
-        assert "error: " in err.strip().split("\n")[-1]
+        assert "error: " in err.splitlines()[-1]
