@@ -36,6 +36,7 @@ from rostok.runtime import (
     choose_runtime,
     compile_blocks,
     flops_per_token,
+    matmul_precision,
     measure_peak,
     peak_memory,
     synchronise,
@@ -117,7 +118,7 @@ def make(name: str, config: GPTConfig, rows: int, runtime: Runtime) -> Step:
 
 def timed(name: str, step: Step, runtime: Runtime) -> float:
     """Seconds of one step. Each side has its own matmul precision: ours from runtime.py, the peer's torch's default."""
-    ours = "medium" if runtime.device.type == "cpu" else "high"
+    ours, _ = matmul_precision(runtime.device)
     torch.set_float32_matmul_precision(ours if name == "ours" else "highest")
     synchronise(runtime.device)
     started = time.perf_counter()

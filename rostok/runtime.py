@@ -83,11 +83,10 @@ def choose_runtime(config: RuntimeConfig, flops: float = 0.0, local_rank: int = 
     compiles, why_compile = choose_compile(config.compile, device, flops)
     if config.threads:
         torch.set_num_threads(config.threads)
-    # on a CPU 'medium' lets oneDNN do fp32 matmuls (never slower than the default); on CUDA 'high' allows TF32
-    torch.set_float32_matmul_precision("medium" if device.type == "cpu" else "high")
+    precision, matmul = matmul_precision(device)
+    torch.set_float32_matmul_precision(precision)
     threads = torch.get_num_threads()
     name = str(dtype).removeprefix("torch.")
-    matmul = {"cpu": "oneDNN fp32", "cuda": "TF32 for what is left in fp32"}.get(device.type, "fp32")
     reason = (
         f"{device.type} ({why_device}), {name} ({why_dtype}), {matmul}\n"
         f"{'compiled' if compiles else 'not compiled'} ({why_compile}), {threads} threads "
@@ -139,6 +138,30 @@ def choose_dtype(asked: str, device: torch.device, native_bf16: bool) -> tuple[t
         raise UserError(f"runtime.dtype={asked} is not tested on mps; use runtime.dtype=fp32")
     slow = ", emulated and slow here" if asked != "fp32" and kind == "cpu" and not native_bf16 else ""
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[asked], f"as asked{slow}"
+
+
+def matmul_precision(device: torch.device) -> tuple[str, str]:
+    """torch's name for how matrices of fp32 are multiplied, and the same in words.
+
+    On a CPU 'medium' hands them to oneDNN, which is faster where it keeps fp32 arithmetic (AMD, older Intel); with AMX
+    and on some Arm processors it rounds them to bf16, and fp32 would be fp32 in name only.
+    """
+    if device.type == "cuda":
+        return "high", "TF32 for what is left in fp32"
+    if device.type == "cpu" and medium_is_fp32():
+        return "medium", "oneDNN fp32"
+    return "highest", "fp32"
+
+
+def medium_is_fp32() -> bool:
+    """Whether this CPU multiplies fp32 matrices exactly under 'medium': tried with a number that bf16 has not."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        numbers = torch.full((64, 64), 1 + 2.0**-12)
+        return bool((numbers @ torch.eye(64) == numbers).all())
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool, str]:

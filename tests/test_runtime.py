@@ -23,6 +23,7 @@ from rostok.runtime import (
     flops_per_token,
     has_native_bf16,
     measure_peak,
+    medium_is_fp32,
     peak_memory,
 )
 
@@ -32,11 +33,19 @@ CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
 def test_every_choice_has_its_reason() -> None:
     chosen = choose_runtime(RuntimeConfig(device="cpu", dtype="fp32", compile="never"))
     assert re.fullmatch(
-        r"cpu \(as asked\), float32 \(as asked\), oneDNN fp32\nnot compiled \(as asked\), \d+ threads \(.*\)",
+        r"cpu \(as asked\), float32 \(as asked\), (oneDNN )?fp32\nnot compiled \(as asked\), \d+ threads \(.*\)",
         chosen.reason,
     )
-    assert torch.get_float32_matmul_precision() == "medium"
     assert chosen.bits["dtype"] == "float32"
+
+
+def test_fp32_is_fp32() -> None:
+    """'medium' is torch's word for oneDNN, which on a processor with AMX multiplies fp32 matrices in bf16."""
+    choose_runtime(RuntimeConfig(device="cpu", dtype="fp32", compile="never"))
+    a, b = torch.randn(2, 256, 256, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close((a @ b).double(), a.double() @ b.double(), rtol=0, atol=1e-4)
+    flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split()) if Path("/proc/cpuinfo").is_file() else ""
+    assert medium_is_fp32() or "amx_bf16" in flags or "bf16" in flags or not flags
 
 
 @pytest.mark.parametrize(
