@@ -186,14 +186,30 @@ def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor:
     """The same in `blocks` blocks of queries, each with the keys up to its end: plain matmuls that skip most of the
     future. For training in bf16 on a CPU, where torch's fused kernel is far from the speed of a matmul."""
-    parts, time = [], q.shape[2]
-    for block in range(blocks):
-        start, end = block * time // blocks, (block + 1) * time // blocks
-        scores = q[:, :, start:end] @ k[:, :, :end].transpose(2, 3)  # (B, H, T/blocks, end)
-        scores = scores.float() * q.shape[3] ** -0.5
-        future = torch.ones(end - start, end, dtype=torch.bool, device=q.device).triu(start + 1)
-        parts.append(scores.masked_fill(future, -torch.inf).softmax(-1).to(v.dtype) @ v[:, :, :end])
+    parts, time, end = [], q.shape[2], 0
+    sizes = [(block + 1) * time // blocks - block * time // blocks for block in range(blocks)]
+    future = future_scores(time)
+    with torch.autocast(q.device.type, enabled=False):  # softmax sums in fp32 by itself, and keeps q's format
+        pieces, k, v = (q * q.shape[3] ** -0.5).split(sizes, 2), k.split(sizes, 2), v.split(sizes, 2)
+        for block, piece in enumerate(
+            pieces
+        ):  # keys are joined, not cut out: so their gradients add up faster
+            start, end = end, end + sizes[block]
+            scores = piece @ torch.cat(k[: block + 1], 2).transpose(2, 3)  # (B, H, T/blocks, end)
+            weights = (scores + future[start:end, :end].to(q.dtype)).softmax(-1)
+            parts.append(weights @ torch.cat(v[: block + 1], 2))
     return torch.cat(parts, dim=2)
+
+
+@torch.compiler.assume_constant_result  # a table that is read is faster than comparisons in the compiled loop
+def future_scores(time: int) -> Tensor:
+    """What is added to the scores: -inf where the key stands behind the query, else 0. (T, T), bf16."""
+    if time not in FUTURE:
+        FUTURE[time] = torch.full((time, time), -torch.inf, dtype=torch.bfloat16).triu(1)
+    return FUTURE[time]
+
+
+FUTURE: dict[int, Tensor] = {}
 
 
 def attend_visible(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
@@ -384,9 +400,16 @@ class GPT(nn.Module):
         cos, sin = rope_rows(self.cos, self.sin, place, ids.shape[1])
         for block in self.blocks:
             x = block(x, cos, sin, cache, place)
-        x = self.final_norm(x[:, -1:] if last else x)
-        logits = F.linear(x, self.embed.weight) if self.head is None else self.head(x)  # (B, T, V)
-        return logits if targets is None else mean_loss(logits, targets)
+        return self.logits(x[:, -1:] if last else x) if targets is None else self.loss(x, targets)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """What comes out of the blocks, (B, T, D), -> (B, T, V)."""
+        x = self.final_norm(x)
+        return F.linear(x, self.embed.weight) if self.head is None else self.head(x)
+
+    def loss(self, x: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of `logits(x)`: a piece of its own, for torch.compile to make one loop of its many passes."""
+        return mean_loss(self.logits(x), targets)
 
     def new_cache(self, batch: int) -> KVCache:
         """An empty cache for `batch` texts of up to `config.context` tokens."""

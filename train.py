@@ -46,7 +46,7 @@ from rostok.runtime import (
     RuntimeConfig,
     choose_device,
     choose_runtime,
-    compile_blocks,
+    compile_parts,
     flops_per_token,
     from_first_rank,
     machine_memory,
@@ -273,7 +273,7 @@ class Training:
     def compile(self) -> None:
         """Compile the model's blocks where the runtime says so; where that fails, go on without."""
         if self.runtime.compile:
-            works = compile_blocks(self.model, self.trial, self.say)
+            works = compile_parts(self.model, self.trial, self.say)
             self.runtime = dataclasses.replace(self.runtime, compile=works)
 
     def trial(self) -> Tensor:

@@ -4,22 +4,26 @@
     python benchmarks/training.py --rounds 3 --layers 2 --vocab 512 --context 128 --batch 4          # a quick look
     python benchmarks/training.py --sweep                  # also batch, context and width, ours only
 
-A step is forward, loss, backward, clip, AdamW. All variants live in one process and take turns, so that a noisy
-machine disturbs them alike; figures are medians over the rounds and ratios are medians of the ratios of each round.
+A step is forward, loss, backward, clip, AdamW. Each variant lives in a process of its own, and they take turns, a few
+steps each, another one first in each round, so that a noisy machine disturbs them alike; figures are medians over the
+rounds and ratios are medians of the ratios of each round. Memory is the most that each process ever held.
 Variants: ours as train.py would run it; Hugging Face Qwen3 (the same model, term for term) in a plain loop with
 torch.optim.AdamW's defaults; that with one line of bf16 autocast; that with torch.compile too. `peak_share` counts
 6 operations a matmul weight and token and the causal half of attention, over a square matmul in the run's own format.
-The last line is JSON. Memory is the peak of the whole process for ours alone (--only ours), so run it apart.
+The last line is JSON.
 """
 
 import argparse
 import dataclasses
 import json
+import multiprocessing
 import statistics
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +37,10 @@ from rostok.optim import OptimConfig, build_optimizer
 from rostok.runtime import (
     Runtime,
     RuntimeConfig,
+    choose_device,
     choose_runtime,
-    compile_blocks,
+    compile_parts,
     flops_per_token,
-    matmul_precision,
     measure_peak,
     peak_memory,
     synchronise,
@@ -46,6 +50,7 @@ from rostok.stories import generate_stories
 from rostok.tokenizer import train_tokenizer
 
 Step = Callable[[], float]
+STEPS = 3  # in a turn
 VARIANTS = ("ours", "hf_plain", "hf_autocast", "hf_autocast_compiled")
 
 
@@ -64,7 +69,7 @@ def our_step(config: GPTConfig, rows: int, runtime: Runtime) -> Step:
             return model(ids, ids)
 
     if runtime.compile:
-        compile_blocks(model, loss_of, lambda text: print(text, file=sys.stderr))
+        compile_parts(model, loss_of, lambda text: print(text, file=sys.stderr))
 
     def step() -> float:
         loss = loss_of()
@@ -109,22 +114,30 @@ def peer_step(config: GPTConfig, rows: int, device: torch.device, autocast: bool
     return step
 
 
-def make(name: str, config: GPTConfig, rows: int, runtime: Runtime) -> Step:
-    torch.set_float32_matmul_precision("highest")
+def make(name: str, config: GPTConfig, rows: int, settings: RuntimeConfig) -> tuple[Step, torch.device]:
+    """A variant's step, in this process from now on. The peer's process keeps torch's own switches."""
     if name == "ours":
-        return our_step(config, rows, runtime)
-    return peer_step(config, rows, runtime.device, "autocast" in name, "compiled" in name)
+        runtime = choose_runtime(settings)
+        return our_step(config, rows, runtime), runtime.device
+    device, _ = choose_device(settings.device)
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    return peer_step(config, rows, device, "autocast" in name, "compiled" in name), device
 
 
-def timed(name: str, step: Step, runtime: Runtime) -> float:
-    """Seconds of one step. Each side has its own matmul precision: ours from runtime.py, the peer's torch's default."""
-    ours, _ = matmul_precision(runtime.device)
-    torch.set_float32_matmul_precision(ours if name == "ours" else "highest")
-    synchronise(runtime.device)
-    started = time.perf_counter()
-    step()
-    synchronise(runtime.device)
-    return time.perf_counter() - started
+def serve(name: str, config: GPTConfig, rows: int, settings: RuntimeConfig, pipe: Connection) -> None:
+    """The life of a variant's process: the seconds of one step for every True that comes, a few in a row, as in
+    training; at False, its memory."""
+    step, device = make(name, config, rows, settings)
+    step()  # the first one compiles and touches memory
+    while pipe.recv():
+        synchronise(device)
+        started = time.perf_counter()
+        for _ in range(STEPS):
+            step()
+        synchronise(device)
+        pipe.send((time.perf_counter() - started) / STEPS)
+    pipe.send(peak_memory(device))
 
 
 def loader_speed(rows: int = 8, context: int = 512, seconds: float = 1.0) -> float:
@@ -142,30 +155,55 @@ def loader_speed(rows: int = 8, context: int = 512, seconds: float = 1.0) -> flo
         return count / (time.perf_counter() - started)
 
 
+@dataclasses.dataclass
+class Timing:
+    """One variant's seconds a step, round by round, and its process's most bytes of memory."""
+
+    seconds: list[float]
+    memory: int = 0
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
 def measure(
-    names: Sequence[str], config: GPTConfig, rows: int, runtime: Runtime, rounds: int
-) -> dict[str, list[float]]:
-    """Seconds of each variant's step, round by round."""
-    steps = {name: make(name, config, rows, runtime) for name in names}
-    for name, step in steps.items():  # the first one compiles and touches memory
-        timed(name, step, runtime)
-    times: dict[str, list[float]] = {name: [] for name in names}
+    names: Sequence[str], config: GPTConfig, rows: int, settings: RuntimeConfig, rounds: int
+) -> dict[str, Timing]:
+    """Let the variants take turns, each in its own process."""
+    context = multiprocessing.get_context("spawn")
+    pipes: dict[str, Connection] = {}
+    for name in names:
+        pipes[name], end = context.Pipe()
+        context.Process(target=serve, args=(name, config, rows, settings, end), daemon=True).start()
+        ask(pipes[name])  # one after the other: when this is answered, the variant has compiled
+    timings = {name: Timing([]) for name in names}
+    order = deque(names)
     for _ in range(rounds):
-        for name, step in steps.items():
-            times[name].append(timed(name, step, runtime))
-    return times
+        for name in order:
+            timings[name].seconds.append(ask(pipes[name]))
+        order.rotate(1)
+    for name, pipe in pipes.items():
+        timings[name].memory = int(ask(pipe, False))
+    return timings
 
 
-def sweep(base: GPTConfig, rows: int, runtime: Runtime, rounds: int) -> None:
+def ask(pipe: Connection, step: bool = True) -> float:
+    pipe.send(step)
+    return pipe.recv()
+
+
+def sweep(base: GPTConfig, rows: int, settings: RuntimeConfig, rounds: int) -> None:
     changes = [("batch", n, {}) for n in (1, 4, 16)]
     changes += [("context", n, {"context": n}) for n in (128, 512, 2048, 4096)]
     changes += [("width", n, {"d_model": n, "n_head": n // 64}) for n in (128, 256, 512)]
-    print("\n| changed | tokens/s |\n|---|---|")
+    print("\n| changed | tokens/s | MiB |\n|---|---|---|")
     for what, value, change in changes:
         config = dataclasses.replace(base, **change)
         number = value if what == "batch" else max(1, rows * base.context // config.context)
-        times = measure(["ours"], config, number, runtime, rounds)["ours"]
-        print(f"| {what} {value} | {number * config.context / statistics.median(times):,.0f} |")
+        timing = measure(["ours"], config, number, settings, rounds)["ours"]
+        speed = number * config.context / timing.median
+        print(f"| {what} {value} | {speed:,.0f} | {timing.memory / 2**20:,.0f} |", flush=True)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -185,31 +223,28 @@ def main(argv: Sequence[str]) -> None:
         d_model=options.width,
     )  # fmt: skip
     settings = RuntimeConfig(dtype=options.dtype, compile=options.compile, threads=options.threads)
+    timings = measure(options.only, config, options.batch, settings, options.rounds)
     runtime = choose_runtime(settings)
-    print(runtime.reason)
-    times = measure(options.only, config, options.batch, runtime, options.rounds)
     tokens, peak = options.batch * options.context, measure_peak(runtime)
-    flops = flops_per_token(build_model(config))
-    print("\n| variant | tokens/s | ours is faster by |\n|---|---|---|")
+    print(f"{runtime.reason}\n\n| variant | tokens/s | MiB | ours is faster by |\n|---|---|---|---|")
     result: dict[str, Any] = {}
-    for name in options.only:
+    for name, timing in timings.items():
         line = ""
-        if name != "ours" and "ours" in times:
-            ratios = [a / b for a, b in zip(times[name], times["ours"], strict=True)]
+        if name != "ours" and "ours" in timings:
+            ratios = [a / b for a, b in zip(timing.seconds, timings["ours"].seconds, strict=True)]
             result[f"ratio_{name}"] = round(statistics.median(ratios), 3)
             line = f"{result[f'ratio_{name}']:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-        print(f"| {name} | {tokens / statistics.median(times[name]):,.0f} | {line} |")
-    if "ours" in times:
-        speed = tokens / statistics.median(times["ours"])
+        result[f"memory_mib_{name}"] = round(timing.memory / 2**20)
+        print(f"| {name} | {tokens / timing.median:,.0f} | {result[f'memory_mib_{name}']:,} | {line} |")
+    if "ours" in timings:
+        speed = tokens / timings["ours"].median
+        flops = flops_per_token(build_model(config))
         result |= {"peak_share": round(speed * flops / peak, 3), "tokens_per_s": round(speed, 1)}
         print(f"\nmatmul peak {peak / 1e9:,.0f} GFLOP/s; ours reaches {result['peak_share']:.0%} of it")
-    result["peak_memory_mib"] = round(peak_memory(runtime.device) / 2**20)
     result["loader_tokens_per_s"] = round(loader_speed(context=min(512, options.context)))
-    print(
-        f"memory {result['peak_memory_mib']:,} MiB at most; loader {result['loader_tokens_per_s']:,} tokens/s"
-    )
+    print(f"loader {result['loader_tokens_per_s']:,} tokens/s")
     if options.sweep:
-        sweep(config, options.batch, runtime, options.rounds)
+        sweep(config, options.batch, settings, options.rounds)
     print(json.dumps(result))
 
 

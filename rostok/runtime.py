@@ -10,13 +10,14 @@ Left out: model parallelism of any kind. A model of 15 million parameters fits e
 """
 
 import contextlib
+import ctypes
 import os
 import platform
 import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -83,6 +84,8 @@ def choose_runtime(config: RuntimeConfig, flops: float = 0.0, local_rank: int = 
     compiles, why_compile = choose_compile(config.compile, device, flops)
     if config.threads:
         torch.set_num_threads(config.threads)
+    if device.type == "cpu":
+        keep_freed_memory()
     precision, matmul = matmul_precision(device)
     torch.set_float32_matmul_precision(precision)
     threads = torch.get_num_threads()
@@ -164,6 +167,22 @@ def medium_is_fp32() -> bool:
         torch.set_float32_matmul_precision(before)
 
 
+def keep_freed_memory() -> bool:
+    """Let the C library keep what a step frees for the next one; gives whether it does (glibc only).
+
+    By default glibc returns every large block to the system and takes it anew, zeroed page by page: on a fast CPU a
+    sixth of a training step.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):  # no glibc: macOS, musl, Windows
+        return False
+    return bool(mallopt(M_MMAP_THRESHOLD, 2**30) and mallopt(M_TRIM_THRESHOLD, 2**31 - 1))
+
+
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and numbers of malloc.h
+
+
 def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool, str]:
     if asked != "auto":
         return asked == "always", "as asked"
@@ -186,24 +205,26 @@ def missing_compiler(device: torch.device) -> str:
     return "" if any(name and shutil.which(name) for name in compilers) else "no C++ compiler is installed"
 
 
-def compile_blocks(
-    model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print
-) -> bool:
-    """Compile every block of the model in place and try it out with `sample`, a forward and backward pass.
+def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print) -> bool:
+    """Compile every block of the model, and its loss, in place and try them with `sample`, a forward and backward pass.
 
-    One block's code serves all layers, so that the wait is short. Embedding and loss stay outside: the backward pass
-    of a compiled embedding adds in no fixed order, and runs would differ in their last bits. Parameters keep their
-    names. Where compiling fails (no compiler, a platform without one) one line says so and the model runs as it was.
+    One block's code serves all layers, so that the wait is short. The embedding stays outside: its compiled backward
+    pass adds in no fixed order, and runs would differ in their last bits. Parameters keep their names. Where
+    compiling fails (no compiler, a platform without one) one line says so and the model runs as it was.
     """
     blocks = list(getattr(model, "blocks", []))
+    loss: Callable[..., Tensor] | None = getattr(model, "loss", None)
     started = time.perf_counter()
     try:
         for block in blocks:
             block.compile(dynamic=False)
+        if loss:
+            vars(model)["loss"] = torch.compile(loss, dynamic=False)
         sample().backward()
     except Exception as error:  # torch.compile raises whatever its many parts raise
         for block in blocks:
             block._compiled_call_impl = None
+        vars(model).pop("loss", None)
         say(f"compile  failed, going on without it: {str(error).strip().splitlines()[0][:160]}")
         return False
     finally:
@@ -217,18 +238,21 @@ def uncompiled() -> contextlib.AbstractContextManager[object]:
     return torch.compiler.set_stance("force_eager")
 
 
-def measure_peak(runtime: Runtime, size: int = 1024, tries: int = 4) -> float:
-    """FLOP/s of a square matmul in the run's number format: what this machine can do at best, measured now."""
-    size *= 8 if runtime.device.type == "cuda" else 1
-    a = torch.ones(size, size, device=runtime.device, dtype=runtime.dtype)
-    best = float("inf")
-    for _ in range(tries + 1):  # the first one warms up
-        synchronise(runtime.device)
-        started = time.perf_counter()
-        torch.mm(a, a)
-        synchronise(runtime.device)
-        best = min(best, time.perf_counter() - started)
-    return 2 * size**3 / best
+def measure_peak(runtime: Runtime, sizes: Sequence[int] = (1024, 2048), seconds: float = 0.3) -> float:
+    """FLOP/s of square matmuls in the run's number format, at the best of some sizes (eight times as large on a GPU)
+    and of as many tries as fit into `seconds`: what this machine can do at best, measured now."""
+    scale, best = 8 if runtime.device.type == "cuda" else 1, 0.0
+    for size in (scale * size for size in sizes):
+        a = torch.ones(size, size, device=runtime.device, dtype=runtime.dtype)
+        torch.mm(a, a)  # warms up
+        until = time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            synchronise(runtime.device)
+            started = time.perf_counter()
+            torch.mm(a, a)
+            synchronise(runtime.device)
+            best = max(best, 2 * size**3 / (time.perf_counter() - started))
+    return best
 
 
 def synchronise(device: torch.device) -> None:

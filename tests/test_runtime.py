@@ -19,9 +19,10 @@ from rostok.runtime import (
     choose_compile,
     choose_dtype,
     choose_runtime,
-    compile_blocks,
+    compile_parts,
     flops_per_token,
     has_native_bf16,
+    keep_freed_memory,
     measure_peak,
     medium_is_fp32,
     peak_memory,
@@ -44,7 +45,11 @@ def test_fp32_is_fp32() -> None:
     choose_runtime(RuntimeConfig(device="cpu", dtype="fp32", compile="never"))
     a, b = torch.randn(2, 256, 256, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close((a @ b).double(), a.double() @ b.double(), rtol=0, atol=1e-4)
-    flags = set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split()) if Path("/proc/cpuinfo").is_file() else ""
+    flags = (
+        set(Path("/proc/cpuinfo").read_text(encoding="utf-8").split())
+        if Path("/proc/cpuinfo").is_file()
+        else ""
+    )
     assert medium_is_fp32() or "amx_bf16" in flags or "bf16" in flags or not flags
 
 
@@ -102,7 +107,7 @@ def test_a_failing_compiler_costs_one_line(tiny_model: GPT, monkeypatch: pytest.
     monkeypatch.setattr(
         torch.nn.Module, "compile", lambda self, **_: setattr(self, "_compiled_call_impl", broken)
     )
-    assert compile_blocks(tiny_model, lambda: tiny_model(ids, ids), told.append) is False
+    assert compile_parts(tiny_model, lambda: tiny_model(ids, ids), told.append) is False
     assert told == ["compile  failed, going on without it: no compiler here"]
     assert torch.equal(tiny_model(ids), wanted)
     assert list(tiny_model.state_dict()) == names
@@ -110,8 +115,21 @@ def test_a_failing_compiler_costs_one_line(tiny_model: GPT, monkeypatch: pytest.
 
 def test_figures_of_the_machine(tiny_model: GPT) -> None:
     chosen = choose_runtime(RuntimeConfig(device="cpu", dtype="fp32"))
-    assert measure_peak(chosen, size=64, tries=1) > 1e6
+    assert measure_peak(chosen, sizes=(32, 64), seconds=0.01) > 1e6
     assert peak_memory(CPU) > 1e7
+
+
+def test_freed_memory_is_kept() -> None:
+    """Where the C library is glibc, a freed tensor of 64 MB is not given back: taken anew it brings no page faults."""
+    if not keep_freed_memory():
+        pytest.skip("no glibc")
+    resource = pytest.importorskip("resource")
+    faults = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        torch.ones(2**24)
+        faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    assert faults[-1] < 2**24 * 4 / 4096 / 16, faults
 
 
 def test_flops_per_token(tiny_model: GPT) -> None:
