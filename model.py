@@ -190,14 +190,14 @@ def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor
     sizes = [(block + 1) * time // blocks - block * time // blocks for block in range(blocks)]
     future = future_scores(time)
     with torch.autocast(q.device.type, enabled=False):  # softmax sums in fp32 by itself, and keeps q's format
-        pieces, k, v = (q * q.shape[3] ** -0.5).split(sizes, 2), k.split(sizes, 2), v.split(sizes, 2)
-        for block, piece in enumerate(
-            pieces
-        ):  # keys are joined, not cut out: so their gradients add up faster
+        queries, keys, values = (x.split(sizes, 2) for x in (q * q.shape[3] ** -0.5, k, v))
+        for block in range(blocks):
             start, end = end, end + sizes[block]
-            scores = piece @ torch.cat(k[: block + 1], 2).transpose(2, 3)  # (B, H, T/blocks, end)
-            weights = (scores + future[start:end, :end].to(q.dtype)).softmax(-1)
-            parts.append(weights @ torch.cat(v[: block + 1], 2))
+            seen = torch.cat(keys[: block + 1], 2)  # joined, not cut: so the gradients add up faster
+            scores = queries[block] @ seen.transpose(2, 3) + future[start:end, :end].to(
+                q.dtype
+            )  # (B, H, T/blocks, end)
+            parts.append(scores.softmax(-1) @ torch.cat(values[: block + 1], 2))
     return torch.cat(parts, dim=2)
 
 
