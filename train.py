@@ -476,6 +476,8 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
             f"{run} holds a run with other settings ({', '.join(changed)}); "
             f"give this one another name=..., or replace the old one with --fresh"
         )
+    if old["tokens"] != config.tokens:
+        say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
 
 
 def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -> None:
@@ -502,12 +504,14 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     print(describe(training))
     training.compile()
     training.plan.budget = 0.0  # no plan is written
+    parts = training.accumulate
+    training.accumulate = min(parts, 4)  # of a large step a part is timed
     losses, times = [], []
     for _ in range(steps):
         started = time.perf_counter()
         losses.append(training.step()[0])
         times.append(time.perf_counter() - started)
-    seconds = sorted(times)[steps // 2]
+    seconds = sorted(times)[steps // 2] * parts / training.accumulate
     rows = training.feed.loader.rows_per_epoch()
     parameters = sum(p.numel() for p in training.model.parameters())
     state_bytes = 4 * sum(

@@ -254,6 +254,13 @@ def test_compiled_interrupted_equals_straight(
         assert one == pytest.approx(two, abs=apart)
 
 
+def test_a_longer_run_is_said(tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train(config_of(tiny_data, tmp_path, "tokens=1280"), quiet=True)
+    run = train(config_of(tiny_data, tmp_path, "tokens=1536"))
+    assert "resume   planned for 1,280 tokens, from here on for 1,536" in capsys.readouterr().out
+    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["tokens"] == 1536
+
+
 def test_rest_of_real_text(shared_data: Path, tmp_path: Path) -> None:
     """Resume on real text, in the middle of an epoch."""
     texts = (shared_data / "tinystories-valid.txt").read_text(encoding="utf-8").split("<|endoftext|>")[:200]

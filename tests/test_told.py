@@ -61,6 +61,20 @@ def test_check_says_what_a_run_will_be(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["c.yaml"]
 
 
+def test_check_of_an_enormous_step_times_a_part_of_it(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    batches, before = [], front.Feed.__next__
+    monkeypatch.setattr(front.Feed, "__next__", lambda self: batches.append(1) or before(self))
+    (tmp_path / "c.yaml").write_text("seed: 0\n")
+    words = [*tiny_words(tiny_data, tmp_path / "out"), "accumulate=1_000_000", "tokens=1e12"]
+    assert front.main([str(tmp_path / "c.yaml"), *words, "--check"]) == 0
+    assert len(batches) == 5 * 4
+    minutes = re.search(r"time     ([\d,.]+) minutes", capsys.readouterr().out)
+    assert minutes
+    assert float(minutes[1].replace(",", "")) > 1000
+
+
 @pytest.mark.parametrize(
     "config",
     [
