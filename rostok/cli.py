@@ -42,7 +42,7 @@ def front_folder() -> Path:
 def nearest(word: str) -> str:
     """A hint for a mistyped verb, or the list of verbs when none is near."""
     near = difflib.get_close_matches(word.lower(), VERBS, n=1)
-    return f"did you mean rostok {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}"
+    return f"did you mean rostok {near[0]}?" if near else f"the verbs are {', '.join(VERBS)}."
 
 
 def main(argv: Sequence[str]) -> int | None:

@@ -266,7 +266,7 @@ def test_command_with_a_run(run_folder: Path, tmp_path: Path, capsys: pytest.Cap
     assert (
         attend_page(str(run_folder), "--text", text, "--query", "Tom", "--key", "Tom", "--out", str(out)) == 0
     )
-    assert "1 texts, 1 runs" in capsys.readouterr().out
+    assert "texts 1, runs 1" in capsys.readouterr().out
     found = re.search(r'class="document">(.*?)</script>', out.read_text("utf-8"), re.S)
     assert found
     doc = json.loads(found[1])

@@ -534,7 +534,7 @@ def run(args: argparse.Namespace) -> int:
     else:
         size = write_page(out, page(documents))
     texts, runs = ({doc[part]["name"] for doc in documents} for part in ("text", "model"))
-    print(f"{out}: {len(texts)} texts, {len(runs)} runs, {size / 1e6:.2f} MB")
+    print(f"{out}: texts {len(texts)}, runs {len(runs)}, {size / 1e6:.2f} MB")
     return 0
 
 
