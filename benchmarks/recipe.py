@@ -4,9 +4,10 @@
     python benchmarks/recipe.py --data data/tinystories --full             # rates, batch sizes, two seeds: hours
     python benchmarks/recipe.py --data data/tinystories --minutes 10 --peer  # equal time, against a Hugging Face loop
 
-Every line is a whole run of train.py's training with its own schedule, in a temporary folder. `--peer` adds the plain
-Hugging Face loop (Qwen3 of the same shape, torch.optim.AdamW, constant rate, the best of three rates), on the same
-rows and scored on the same held-out rows. The last line is JSON.
+Every line is a whole run of train.py's training with its own schedule, in a temporary folder. `--peer` sets the recipe
+of configs/rostok.yaml (with `--full`, the grid) beside the plain Hugging Face loop (Qwen3 of the same shape,
+torch.optim.AdamW, constant rate, the best of three rates), on the same rows and scored on the same held-out rows. The
+last line is JSON.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from rostok.runtime import Ranks
 from train import TrainConfig, Training, train
 
 SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
+DEFAULT = [("muon", 3e-3, 1e-2, 8)]  # that of configs/rostok.yaml
 FULL = [
     *(("adamw", lr, 5e-3, batch) for lr, batch in itertools.product((1e-3, 2e-3, 4e-3), (8, 32))),
     *(("muon", 3e-3, lr, batch) for lr, batch in itertools.product((5e-3, 1e-2, 2e-2), (8, 32))),
@@ -100,7 +102,7 @@ def main(argv: Sequence[str]) -> None:
         "save_every=100000",
         *options.words,
     ]
-    base += [f"schedule.max_minutes={options.minutes}"]
+    base += [f"schedule.max_minutes={options.minutes}", "schedule.kind=wsd", "schedule.decay_share=0.6"]
     results = []
     print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
 
@@ -110,7 +112,7 @@ def main(argv: Sequence[str]) -> None:
         print(f"| {name} | {seed} | {figures} |", flush=True)
 
     for seed in range(2 if options.full else 1):
-        for kind, lr, muon_lr, batch in FULL if options.full else SHORT:
+        for kind, lr, muon_lr, batch in FULL if options.full else DEFAULT if options.peer else SHORT:
             name = (
                 f"{kind} lr {lr:g}" + (f" muon_lr {muon_lr:g}" if kind == "muon" else "") + f" batch {batch}"
             )

@@ -48,10 +48,6 @@ def torchrun(*words: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    "ROSTOK_TEST_TORCHRUN" not in os.environ,
-    reason="starts five processes that import torch: half a minute or more; ROSTOK_TEST_TORCHRUN=1 runs it",
-)
 def test_two_processes_are_one_training_and_survive_a_kill(tiny_data: Data, tmp_path: Path) -> None:
     """Equal losses (1e-6, fp32) with the same global batch, accumulation on both sides; rank 1 is killed in between and
     torchrun restarts both, which go on from the last checkpoint (step 4) without a word from anybody."""
