@@ -87,8 +87,8 @@ def tiny_words(data: Data, out: Path) -> list[str]:
         "save_every=10",
         "schedule.warmup_steps=2",
     ]
-    # fp32 on every machine; where `auto` is bf16, sums would be another's
-    arithmetic = ["runtime.device=cpu", "runtime.dtype=fp32"]
+    # the same sums on every machine and in every fixture: `auto` may be bf16, and threads change the last bits
+    arithmetic = ["runtime.device=cpu", "runtime.dtype=fp32", "runtime.threads=1"]
     return [*sizes, *pace, *arithmetic, f"data.path={data.folder}", f"out={out}", "name=tiny"]
 
 
