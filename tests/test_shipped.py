@@ -26,9 +26,9 @@ HELD_OUT = [  # written for this test, so that no model has seen it
 ]
 START = ", there was a little girl named Lily. She loved to play with her toys and "
 PINNED = {  # nats a token on HELD_OUT; greedy continuation of "Once upon a time"
-    "rostok-mini": (1.99916, START + "eat yummy food. One day, she found a big, red"),
-    "gpt-1-mini": (2.28120, START + "have fun. One day, Lily's mom told her to go"),
-    "window-mlp-mini": (2.74296, START + "eat yummy food. One day, she saw a big, red"),
+    "rostok-mini": (1.72210, START + "eat yummy food. One day, she found a big, red"),
+    "gpt-1-mini": (2.06023, START + "eat yummy food. One day, she found a big, red"),
+    "window-mlp-mini": (2.62521, START + "eat yummy food. One day, they found a big box in"),
 }
 
 
