@@ -188,15 +188,13 @@ def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor
     future. For training in bf16 on a CPU, where torch's fused kernel is far from the speed of a matmul."""
     parts, time, end = [], q.shape[2], 0
     sizes = [(block + 1) * time // blocks - block * time // blocks for block in range(blocks)]
-    future = future_scores(time)
+    future = future_scores(time).to(q.dtype)
     with torch.autocast(q.device.type, enabled=False):  # softmax sums in fp32 by itself, and keeps q's format
         queries, keys, values = (x.split(sizes, 2) for x in (q * q.shape[3] ** -0.5, k, v))
         for block in range(blocks):
             start, end = end, end + sizes[block]
             seen = torch.cat(keys[: block + 1], 2)  # joined, not cut: so the gradients add up faster
-            scores = queries[block] @ seen.transpose(2, 3) + future[start:end, :end].to(
-                q.dtype
-            )  # (B, H, T/blocks, end)
+            scores = queries[block] @ seen.transpose(2, 3) + future[start:end, :end]  # (B, H, T/blocks, end)
             parts.append(scores.softmax(-1) @ torch.cat(values[: block + 1], 2))
     return torch.cat(parts, dim=2)
 

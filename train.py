@@ -271,7 +271,7 @@ class Training:
         self.plan.revise(state.step, steps, write=self.place.first)
 
     def compile(self) -> None:
-        """Compile the model's blocks where the runtime says so; where that fails, go on without."""
+        """Compile the model's parts where the runtime says so; where that fails, go on without."""
         if self.runtime.compile:
             works = compile_parts(self.model, self.trial, self.say)
             self.runtime = dataclasses.replace(self.runtime, compile=works)
@@ -476,8 +476,8 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
             f"{run} holds a run with other settings ({', '.join(changed)}); "
             f"give this one another name=..., or replace the old one with --fresh"
         )
-    if old["tokens"] != config.tokens:
-        say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
+    if (planned := old.get("tokens", config.tokens)) != config.tokens:
+        say(f"resume   planned for {planned:,} tokens, from here on for {config.tokens:,}")
 
 
 def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -> None:

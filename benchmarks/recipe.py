@@ -30,7 +30,7 @@ from rostok.runtime import Ranks
 from train import TrainConfig, Training, train
 
 SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
-DEFAULT = [("muon", 3e-3, 1e-2, 8)]  # that of configs/rostok.yaml
+RECIPE = Path(__file__).resolve().parent.parent / "configs" / "rostok.yaml"  # what every run starts from
 FULL = [
     *(("adamw", lr, 5e-3, batch) for lr, batch in itertools.product((1e-3, 2e-3, 4e-3), (8, 32))),
     *(("muon", 3e-3, lr, batch) for lr, batch in itertools.product((5e-3, 1e-2, 2e-2), (8, 32))),
@@ -50,14 +50,16 @@ class Held:
 
 def run_ours(words: list[str], name: str) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        config = load_config(TrainConfig, None, [*words, f"out={folder}", f"name={name}", "sample_tokens=0"])
+        config = load_config(
+            TrainConfig, RECIPE, [*words, f"out={folder}", f"name={name}", "sample_tokens=0"]
+        )
         state = checkpoint.read_state(checkpoint.find_step(train(config, quiet=True), "latest"))
     return {key: state[key] for key in ("valid_loss", "tokens", "seconds")}
 
 
 def run_peer(words: list[str], lr: float, minutes: float) -> dict[str, float]:
     """The plain loop: same rows, same held-out rows, until the tokens or the minutes are used up."""
-    training = Training(load_config(TrainConfig, None, words), Ranks(), quiet=True)
+    training = Training(load_config(TrainConfig, RECIPE, words), Ranks(), quiet=True)
     torch.set_float32_matmul_precision("highest")
     torch.manual_seed(training.config.seed)
     model = peer_model(training.model.config, training.runtime.device)  # type: ignore[arg-type]
@@ -102,7 +104,7 @@ def main(argv: Sequence[str]) -> None:
         "save_every=100000",
         *options.words,
     ]
-    base += [f"schedule.max_minutes={options.minutes}", "schedule.kind=wsd", "schedule.decay_share=0.6"]
+    base += [f"schedule.max_minutes={options.minutes}"]
     results = []
     print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
 
@@ -111,8 +113,10 @@ def main(argv: Sequence[str]) -> None:
         figures = f"{result['valid_loss']:.4f} | {result['tokens']:,} | {result['seconds']:,.0f}"
         print(f"| {name} | {seed} | {figures} |", flush=True)
 
+    own = load_config(TrainConfig, RECIPE, base)
+    default = [(own.optim.kind, own.optim.lr, own.optim.muon_lr, own.batch)]
     for seed in range(2 if options.full else 1):
-        for kind, lr, muon_lr, batch in FULL if options.full else DEFAULT if options.peer else SHORT:
+        for kind, lr, muon_lr, batch in FULL if options.full else default if options.peer else SHORT:
             name = (
                 f"{kind} lr {lr:g}" + (f" muon_lr {muon_lr:g}" if kind == "muon" else "") + f" batch {batch}"
             )

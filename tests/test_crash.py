@@ -40,7 +40,6 @@ def words_of(data: Data, out: Path, *words: str) -> list[str]:
         "eval_every=1000",
         "eval_rows=4",
         "sample_tokens=0",
-        "runtime.threads=1",
     ]
     return [*tiny_words(data, out), *quick, *words]
 

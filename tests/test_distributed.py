@@ -57,7 +57,6 @@ def test_two_processes_are_one_training_and_survive_a_kill(tiny_data: Data, tmp_
         "log_every=1",
         "save_every=4",
         "sample_tokens=0",
-        "runtime.threads=1",
     ]
     words = [*tiny_words(tiny_data, tmp_path / "one"), *extra]
     straight = train(load_config(TrainConfig, None, words), quiet=True)

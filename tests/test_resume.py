@@ -45,9 +45,7 @@ def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
     base = [w for w in tiny_words(data, out) if not w.startswith(("eval_every", "save_every"))]
-    return load_config(
-        TrainConfig, None, [*base, "log_every=1", "sample_tokens=0", "runtime.threads=1", *words]
-    )
+    return load_config(TrainConfig, None, [*base, "log_every=1", "sample_tokens=0", *words])
 
 
 def bits(run: Path) -> dict[str, Tensor]:
