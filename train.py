@@ -4,6 +4,7 @@
     python train.py configs/rostok.yaml optim.lr=3e-4 model.n_layer=4 name=small
     python train.py configs/rostok.yaml                           # again: goes on from the newest checkpoint
     python train.py configs/rostok.yaml --fresh                   # begin anew, the old run is replaced
+    python train.py rostok-mini init_from=checkpoints/rostok-mini name=mine data.path=data/mine   # from trained weights
     python train.py configs/rostok.yaml --check                   # what it will cost and what is wrong; writes nothing
     python train.py --verify-resume checkpoints/rostok            # prove that a resumed run has the same bits
     torchrun --nproc-per-node 8 train.py configs/rostok.yaml      # see docs/distributed.md
@@ -14,6 +15,7 @@ The run lands in checkpoints/NAME (see rostok/checkpoint.py). Make the data firs
 import argparse
 import contextlib
 import dataclasses
+import json
 import math
 import os
 import re
@@ -80,6 +82,7 @@ class TrainConfig:
     out: str = "checkpoints"
     data: DataConfig = field(default_factory=DataConfig)
     model: GPTConfig | WindowMLPConfig = field(default_factory=GPTConfig)
+    init_from: str = ""  # a run, or a step of one, whose weights this run begins with; empty: random ones
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -134,6 +137,8 @@ def train(
     """
     training = Training(config, ranks(), quiet)
     config, run = training.config, training.run
+    if config.init_from and (fresh or not checkpoint.complete_steps(run)):
+        training.adopt(Path(config.init_from))
     with training.processes(), training.lock():
         training.open_folder(fresh)
         training.begin()
@@ -340,6 +345,26 @@ class Training:
                 raise
             print(f"warning: {error}", file=sys.stderr)
 
+    def adopt(self, path: Path) -> None:
+        """Begin with the weights of another run. Raises UserError where its tokenizer or its shape is another."""
+        source = checkpoint.load_run(path, build_model)
+        theirs, ours = source.state["model"], dataclasses.asdict(self.config.model)
+        if source.tokenizer.sha256 != self.tokenizer.sha256:
+            raise UserError(
+                f"init_from={path} was trained with another tokenizer than that of {self.data.folder}; "
+                f"prepare the data with its own: {verb('prepare')} --tokenizer {path} ..."
+            )
+        differing = [
+            key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key) and key != "context"
+        ]
+        if differing:
+            given = {key: json.dumps(theirs[key]).strip('"') for key in differing if key in theirs}
+            settings = " ".join(f"model.{key}={value}" for key, value in given.items())
+            raise UserError(
+                f"init_from={path} holds a model of another shape; give this run its own: {settings}"
+            )
+        self.model.load_state_dict(source.model.state_dict())
+
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
         saved = checkpoint.read_state(folder)
@@ -466,7 +491,8 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
 
     The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
     """
-    old, new = read_yaml(run / "config.yaml"), dataclasses.asdict(config)
+    new = dataclasses.asdict(config)
+    old = {"init_from": "", **read_yaml(run / "config.yaml")}  # a run of an older version has no such key
     changed = [key for key in new if key not in FREE and new[key] != old.get(key)]
     rows = old.get("batch", 0) * old.get("accumulate", 1)
     if rows != config.batch * config.accumulate:
@@ -501,6 +527,10 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
     training = Training(config, Ranks())
     config = training.config
+    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
+        refuse_other_config(config, training.run, print)
+    if config.init_from:
+        training.adopt(Path(config.init_from))
     print(describe(training))
     training.compile()
     training.plan.budget = 0.0  # no plan is written
@@ -532,8 +562,6 @@ def check(config: TrainConfig, steps: int = 5) -> None:
         steps=config.steps,
         save_every=config.save_every,
     )
-    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
-        refuse_other_config(config, training.run, print)
     peak = measure_peak(training.runtime)
     print(
         f"size     {outlook.tokens / parameters:.1f} tokens a parameter, {outlook.epochs:.2f} epochs, "

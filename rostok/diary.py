@@ -138,6 +138,8 @@ def describe(training: Training) -> str:
     groups = training.model.parameter_groups()
     parts = ", ".join(f"{name} {count:,}" for name, count in groups.items())
     begin = f"resumed at step {state.step}" if state.step else "from scratch"
+    if config.init_from and not state.step:
+        begin = f"with the weights of {config.init_from}"
     limit = config.schedule.max_minutes
     crowd = f", {training.place.world} processes" if training.place.world > 1 else ""
     runtime = training.runtime.reason.replace("\n", "\n         ")

@@ -117,6 +117,18 @@ def test_picture_shows_the_weights(view: View) -> None:
     np.testing.assert_allclose(sheet.axes[3].images[0].get_array().filled(0), view.maps[1, 1], atol=1e-7)
 
 
+@pytest.mark.parametrize("length", [6, 25])
+def test_the_sheet_names_the_tokens_of_a_short_text(length: int, subject: Subject) -> None:
+    view = look(subject, (subject.encode(TEXT)[0] * 3)[:length])
+    sheet = maps.sheet(view, "en")
+    names = [maps.visible(piece) for piece in view.pieces] if length == 6 else []
+    keys, queries = sheet.axes[3], sheet.axes[0]  # below the last row and beside the first column
+    assert [tick.get_text() for tick in keys.get_xticklabels()] == names
+    assert [tick.get_text() for tick in queries.get_yticklabels()] == names
+    assert not keys.get_yticklabels()
+    assert not queries.get_xticklabels()
+
+
 # ---- ranking -----------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 import train as front
 from conftest import tiny_words
+from model import build_model
 from rostok import checkpoint
 from rostok.config import load_config
 from rostok.errors import UserError
@@ -271,3 +273,59 @@ def test_rest_of_real_text(shared_data: Path, tmp_path: Path) -> None:
     again = dataclasses.replace(config, out=str(tmp_path / "b"))
     train(again, quiet=True, stop=StopAfter(9))
     assert_same_run(straight, train(again, quiet=True))
+
+
+def test_a_run_begins_with_the_weights_of_another(
+    tiny_run: Path, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = Path(shutil.copytree(tiny_run, tmp_path / "source"))
+    config = config_of(tiny_data, tmp_path / "a", f"init_from={source}", "seed=1", "model.context=16")
+    front.check(config)  # the same weights, and nothing written
+    told = capsys.readouterr().out
+    assert f"with the weights of {source}" in told
+    assert not (tmp_path / "a").exists()
+    straight = train(config, quiet=True)
+    first = next(r["loss"] for r in read_metrics(straight / "metrics.jsonl") if "loss" in r)
+    training = Training(config, Ranks(), quiet=True)
+    training.model.load_state_dict(checkpoint.load_run(source, build_model).model.state_dict())
+    ids, targets = next(training.feed)
+    assert training.model(ids, targets).item() == first
+    assert f"loss     {first:.3f} at the first step" in told
+
+    again = dataclasses.replace(config, out=str(tmp_path / "b"))
+    train(again, quiet=True, stop=StopAfter(4))
+    shutil.rmtree(source)  # a resumed run does not need it
+    assert_same_run(straight, train(again, quiet=True))
+    with pytest.raises(UserError, match=r"other settings \(init_from\)"):
+        train(dataclasses.replace(again, init_from=""), quiet=True)
+
+
+def test_weights_that_cannot_be_begun_with_are_refused(
+    tiny_run: Path, tiny_window_run: Path, tiny_data: Data, tmp_path: Path
+) -> None:
+    def begin(source: Path, *words: str) -> None:
+        train(config_of(tiny_data, tmp_path / "out", f"init_from={source}", *words), quiet=True, fresh=True)
+
+    kept = train(config_of(tiny_data, tmp_path / "out"), quiet=True)
+    before = bits(kept)
+    with pytest.raises(
+        UserError, match=r"another shape; give this run its own: model.n_layer=2 model.n_head=2"
+    ):
+        begin(tiny_run, "model.n_layer=1", "model.n_head=1")
+    with pytest.raises(UserError, match="its own: model.n_kv_head=null model.tied=true$"):
+        begin(tiny_run, "model.n_kv_head=1", "model.tied=false")
+    with pytest.raises(UserError, match=r"its own: model.kind=window-mlp model.window=8"):
+        begin(tiny_window_run)
+    with pytest.raises(UserError, match="no run folder"):
+        begin(tmp_path / "nothing")
+    other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
+    tokenizer = train_tokenizer(["quite another text " * 9], 280)
+    tokenizer.save(other)
+    state = checkpoint.find_step(other) / "state.json"
+    saved = json.loads(state.read_text(encoding="utf-8"))
+    state.write_text(json.dumps({**saved, "tokenizer_sha256": tokenizer.sha256}), encoding="utf-8")
+    with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer .*other"):
+        begin(other)
+    assert (
+        checkpoint.first_difference(before, bits(kept)) is None
+    )  # --fresh replaces nothing before it can begin

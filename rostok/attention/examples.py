@@ -717,7 +717,7 @@ _LIST: tuple[Example, ...] = (
             Value("output", [0.955787, 0.039923, 0.019522], ["0.956", "0.04", "0.02"], "OK", "output", 0),
         ),
         {
-            "en": "No ÷√d here: the chapter divides only later.",
+            "en": "No ÷√d here: the text that this comes from divides only later.",
             "ru": "Здесь нет ÷√d: глава делит только позже.",
         },
         ("she", "girl"),

@@ -199,21 +199,27 @@ def table(view: View, layer: int | None, head: int | None) -> str:
 
 
 def sheet(view: View, lang: str) -> Any:
-    """A figure with one small map a head: layers downwards, heads to the right."""
+    """A figure with one small map a head: layers downwards, heads to the right; a short text's tokens at its edges."""
     from matplotlib.figure import Figure
 
     n_layer, n_head = view.maps.shape[:2]
     figure = Figure(figsize=(1.25 * n_head + 0.8, 1.25 * n_layer + 1.1), dpi=150, layout="constrained")
     axes = figure.subplots(n_layer, n_head, squeeze=False)
     layer_word, head_word = {"en": ("layer", "head"), "ru": ("слой", "голова")}[lang]
+    names = [visible(piece) for piece in view.pieces] if len(view.pieces) <= 24 else []  # more have no room
+    ticks, size = range(len(names)), min(6.0, 90 / max(1, len(names)))
     for la, he in np.ndindex(n_layer, n_head):
         place: Any = axes[la, he]
         place.imshow(closed(view.maps[la, he]), **shading())
         place.set(xticks=[], yticks=[])
+        place.tick_params(length=0, pad=1)
         place.set_facecolor("#dfe3e8")
         if la == 0:
             place.set_title(f"{head_word} {he + 1}", fontsize=7)
+        if la == n_layer - 1:
+            place.set_xticks(ticks, names, rotation=90, fontsize=size)
         if he == 0:
+            place.set_yticks(ticks, names, fontsize=size)
             place.set_ylabel(f"{layer_word} {la + 1}", fontsize=7)
     width = int(18 * (1.25 * n_head + 0.8))
     figure.suptitle(textwrap.fill(caption(view, lang), width), fontsize=7)
