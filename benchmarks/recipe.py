@@ -1,13 +1,14 @@
 """Which optimizer, rate and batch learn fastest: held-out loss against tokens and seconds, over a grid.
 
     python benchmarks/recipe.py --data data/tinystories                    # a short look: 2 optimizers, 1 seed
-    python benchmarks/recipe.py --data data/tinystories --full             # rates, batch sizes, two seeds: hours
+    python benchmarks/recipe.py --data data/tinystories --full --record grid.jsonl     # rates, batches, 2 seeds: hours
     python benchmarks/recipe.py --data data/tinystories --minutes 10 --peer  # equal time, against a Hugging Face loop
 
 Every line is a whole run of train.py's training with its own schedule, in a temporary folder. `--peer` sets the recipe
 of configs/rostok.yaml (with `--full`, the grid) beside the plain Hugging Face loop (Qwen3 of the same shape,
-torch.optim.AdamW, constant rate, the best of three rates), on the same rows and scored on the same held-out rows. The
-last line is JSON.
+torch.optim.AdamW, constant rate, the best of three rates), on the same rows and scored on the same held-out rows.
+`--record FILE` keeps each finished run as a line of JSON; the same command goes on after the last of them. The last
+line of the output is JSON.
 """
 
 import argparse
@@ -16,7 +17,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -32,8 +34,8 @@ from train import TrainConfig, Training, train
 SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
 RECIPE = Path(__file__).resolve().parent.parent / "configs" / "rostok.yaml"  # what every run starts from
 FULL = [
-    *(("adamw", lr, 5e-3, batch) for lr, batch in itertools.product((1e-3, 2e-3, 4e-3), (8, 32))),
-    *(("muon", 3e-3, lr, batch) for lr, batch in itertools.product((5e-3, 1e-2, 2e-2), (8, 32))),
+    *(("muon", 3e-3, lr, batch) for batch, lr in itertools.product((8, 16), (5e-3, 1e-2, 2e-2))),
+    *(("adamw", lr, 5e-3, batch) for batch, lr in itertools.product((8, 16), (1e-3, 2e-3, 4e-3))),
 ]
 
 
@@ -94,6 +96,9 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument(
         "--peer", action="store_true", help="also the plain Hugging Face loop, at three rates"
     )
+    parser.add_argument(
+        "--record", type=Path, help="keep each run's result in this file, and go on after its last"
+    )
     parser.add_argument("words", nargs="*", metavar="key=value", help="settings of every run")
     options = parser.parse_intermixed_args(argv)
     tokens = 10**10 if options.minutes else options.tokens
@@ -105,11 +110,18 @@ def main(argv: Sequence[str]) -> None:
         *options.words,
     ]
     base += [f"schedule.max_minutes={options.minutes}"]
-    results = []
+    results, done = [], {}
+    if options.record and options.record.is_file():
+        lines = options.record.read_text(encoding="utf-8").splitlines()
+        done = {(r["run"], r["seed"]): r for r in map(json.loads, lines) if r.pop("words") == base}
     print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
 
-    def row(name: str, seed: int, result: dict[str, float]) -> None:
-        results.append({"run": name, "seed": seed, **result})
+    def row(name: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:
+        result = done.get((name, seed)) or {"run": name, "seed": seed, **measure()}
+        results.append(result)
+        if options.record and (name, seed) not in done:
+            with options.record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**result, "words": base}) + "\n")
         figures = f"{result['valid_loss']:.4f} | {result['tokens']:,} | {result['seconds']:,.0f}"
         print(f"| {name} | {seed} | {figures} |", flush=True)
 
@@ -120,10 +132,12 @@ def main(argv: Sequence[str]) -> None:
             name = (
                 f"{kind} lr {lr:g}" + (f" muon_lr {muon_lr:g}" if kind == "muon" else "") + f" batch {batch}"
             )
+            warmup = min(own.schedule.warmup_steps, max(1, tokens // (10 * batch * own.model.context)))
             words = [f"optim.kind={kind}", f"optim.lr={lr}", f"optim.muon_lr={muon_lr}", f"batch={batch}"]
-            row(name, seed, run_ours([*base, *words, f"seed={seed}"], "run"))
+            words += [f"schedule.warmup_steps={warmup}", f"seed={seed}"]
+            row(name, seed, partial(run_ours, [*base, *words], "run"))
         for lr in (5e-4, 1e-3, 2e-3) if options.peer else ():
-            row(f"hf adamw lr {lr:g}", seed, run_peer([*base, f"seed={seed}"], lr, options.minutes))
+            row(f"hf adamw lr {lr:g}", seed, partial(run_peer, [*base, f"seed={seed}"], lr, options.minutes))
     ours = [r["valid_loss"] for r in results if not r["run"].startswith("hf")]
     peer = [r["valid_loss"] for r in results if r["run"].startswith("hf")]
     best = min(results, key=lambda r: r["valid_loss"])
