@@ -315,8 +315,9 @@ def with_bar(spool: Spool, split: str) -> Iterator[Piece]:
 @contextmanager
 def folder_beside(out: Path) -> Iterator[Path]:
     """A new folder beside `out` that takes its place at the end, or goes without a trace when something
-    fails.
+    fails. A link is followed: the folder that it names is replaced.
     """
+    out = out.resolve()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))

@@ -36,7 +36,7 @@ from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint, passport
 from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections, refuse_what_cannot_fit
 from rostok.attention.forming import ProbeConfig
-from rostok.config import dump_yaml, find_config, load_config, read_yaml
+from rostok.config import dump_yaml, find_config, load_config
 from rostok.diary import Diary, describe
 from rostok.errors import Parser, UserError, run_main, verb
 from rostok.heldout import HeldOut
@@ -87,7 +87,9 @@ class TrainConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)  # the heads as they form: attend.py forming
-    tokens: Annotated[int, Field(ge=1, le=10**15)] = 6_000_000  # training targets over the whole run, at most
+    tokens: Annotated[int, Field(ge=1, le=10**15)] = (
+        6_000_000  # training targets of the run, to the nearest step
+    )
     batch: Annotated[int, Field(ge=1)] = 8  # rows of `context` tokens in one forward pass
     accumulate: Annotated[int, Field(ge=1)] = 1  # forward passes in one step
     seed: Annotated[int, Field(ge=0)] = 0
@@ -150,6 +152,11 @@ def train(
                 diary.after_evaluation(training.evaluate())
             if training.due(config.save_every):
                 training.save()
+        if (
+            training.finished and training.state.scored_at != training.state.step
+        ):  # a shorter plan on resuming
+            diary.after_evaluation(training.evaluate())
+            training.save()
         if not training.finished:
             training.save()
         diary.close(stop)
@@ -208,8 +215,12 @@ class Training:
     def begin(self) -> None:
         """Load the newest checkpoint, where there is one; then compile and join the other processes."""
         if checkpoint.complete_steps(self.run):
-            self.load(checkpoint.find_step(self.run, "latest", self.say))
-        self.plan = StepPlan(self.run / "plan.json", self.config.schedule, self.config.steps)
+            latest = checkpoint.find_step(self.run, "latest", self.say)
+            self.load(latest)
+            if self.place.first:
+                self.note_best(latest)  # where a kill came between a save and this note
+        elif self.place.first:
+            self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
         if not self.finished:
             self.compile()
         if self.place.world > 1:
@@ -325,9 +336,14 @@ class Training:
 
     def open_folder(self, fresh: bool) -> None:
         """Make the run folder ready, or check that the one that is there is the same run. Raises UserError."""
-        if self.place.first:
-            open_run_folder(self.config, self.tokenizer, self.say, fresh)
-        from_first_rank(0, self.runtime.device)  # the other processes wait here
+        refusal = None
+        try:
+            if self.place.first:
+                open_run_folder(self.config, self.tokenizer, self.say, fresh)
+        except UserError as error:
+            refusal = error
+        if from_first_rank(float(refusal is not None), self.runtime.device):  # the other processes wait here
+            raise refusal or UserError("the first process has said what is wrong")
 
     def save(self) -> None:
         """Save a checkpoint and prune the old ones. While the run goes on, a full disk is a warning, not its end."""
@@ -337,26 +353,40 @@ class Training:
             folder = checkpoint.save_step(
                 self.run, self.state.step, self.model, self.optimizer, self.record()
             )
-            if self.state.scored_at == self.state.step and self.state.stale == 0:
-                checkpoint.point_best(self.run, folder)
+            self.note_best(folder)
             checkpoint.prune(self.run, self.config.keep)
         except UserError as error:
             if not self.due(self.config.save_every) or self.finished:
                 raise
             print(f"warning: {error}", file=sys.stderr)
 
+    def note_best(self, folder: Path) -> None:
+        """Let `best` name this checkpoint, where it is the best of those that are saved."""
+        try:
+            checkpoint.point_best(self.run, folder)
+        except OSError as error:
+            print(
+                f"warning: cannot write {self.run / 'best'}: {error.strerror}; going on without",
+                file=sys.stderr,
+            )
+
     def adopt(self, path: Path) -> None:
         """Begin with the weights of another run. Raises UserError where its tokenizer or its shape is another."""
         source = checkpoint.load_run(path, build_model)
-        theirs, ours = source.state["model"], dataclasses.asdict(self.config.model)
+        theirs, ours = shape(source.model.config), shape(self.config.model)  # type: ignore[arg-type]
+        if source.folder.resolve() == self.run.resolve():
+            raise UserError(f"init_from={path} is this run itself; give the new one another name=...")
         if source.tokenizer.sha256 != self.tokenizer.sha256:
             raise UserError(
                 f"init_from={path} was trained with another tokenizer than that of {self.data.folder}; "
-                f"prepare the data with its own: {verb('prepare')} --tokenizer {path} ..."
+                f"prepare the data with its own: {verb('prepare')} --tokenizer {source.folder} ..."
             )
-        differing = [
-            key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key) and key != "context"
-        ]
+        if theirs["vocab_size"] != ours["vocab_size"]:
+            raise UserError(
+                f"init_from={path} has {theirs['vocab_size']} rows for the {ours['vocab_size']} tokens of its "
+                "tokenizer; a padded model can be sampled and measured, not trained on"
+            )
+        differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
         if differing:
             given = {key: json.dumps(theirs[key]).strip('"') for key in differing if key in theirs}
             settings = " ".join(f"model.{key}={value}" for key, value in given.items())
@@ -372,14 +402,18 @@ class Training:
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model.safetensors"))
         checkpoint.load_optimizer(self.optimizer, folder)
         self.feed.load_state(saved["loader"])
+        self.plan.load()
         if saved["scaler"]:
             self.scaler.load_state_dict(saved["scaler"])
         kept = {field.name: saved[field.name] for field in dataclasses.fields(State)}
         self.state = State(**{**kept, "advisor": AdvisorState(**saved["advisor"])})
-        now, before = self.facts()["runtime"], saved["runtime"]
-        changed = [f"{key} {before.get(key)} -> {now[key]}" for key in now if now[key] != before.get(key)]
-        if changed:
+        if changed := self.changed(saved):
             self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
+
+    def changed(self, saved: dict[str, Any]) -> list[str]:
+        """What of the arithmetic is another than in a checkpoint's state, so that last bits may differ."""
+        now, before = self.facts()["runtime"], saved["runtime"]
+        return [f"{key} {before.get(key)} -> {now[key]}" for key in now if now[key] != before.get(key)]
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run, the optimizer's with a word before their names."""
@@ -437,6 +471,13 @@ class Feed:
 # ---------------------------------------------------------------------------------------------------- the run folder
 
 
+def shape(model: GPTConfig | WindowMLPConfig) -> dict[str, Any]:
+    """The settings that a model's weights depend on: all but the context, and none left to a default."""
+    explicit = {"n_kv_head": model.kv_heads, "d_mlp": model.hidden} if isinstance(model, GPTConfig) else {}
+    settings = {**dataclasses.asdict(model), **explicit}
+    return {key: value for key, value in settings.items() if key != "context"}
+
+
 def fit_to_data(config: TrainConfig, data: Data, tokenizer: Tokenizer) -> TrainConfig:
     """The config with the vocabulary and ◆ of the data. Raises UserError when the two do not belong together."""
     data.check_tokenizer(tokenizer.name, tokenizer.sha256)
@@ -491,10 +532,11 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
 
     The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
     """
-    new = dataclasses.asdict(config)
-    old = {"init_from": "", **read_yaml(run / "config.yaml")}  # a run of an older version has no such key
-    changed = [key for key in new if key not in FREE and new[key] != old.get(key)]
-    rows = old.get("batch", 0) * old.get("accumulate", 1)
+    new, old = (dataclasses.asdict(c) for c in (config, load_config(TrainConfig, run / "config.yaml")))
+    changed = [key for key in new if key not in FREE and new[key] != old[key]]
+    if "init_from" in changed and Path(new["init_from"]).resolve() == Path(old["init_from"]).resolve():
+        changed.remove("init_from")
+    rows = old["batch"] * old["accumulate"]
     if rows != config.batch * config.accumulate:
         changed.append(f"batch x accumulate: {rows} rows a step, now {config.batch * config.accumulate}")
     if changed:
@@ -502,8 +544,8 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
             f"{run} holds a run with other settings ({', '.join(changed)}); "
             f"give this one another name=..., or replace the old one with --fresh"
         )
-    if (planned := old.get("tokens", config.tokens)) != config.tokens:
-        say(f"resume   planned for {planned:,} tokens, from here on for {config.tokens:,}")
+    if old["tokens"] != config.tokens:
+        say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
 
 
 def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -> None:
@@ -527,9 +569,10 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
     training = Training(config, Ranks())
     config = training.config
-    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
+    resumes = bool(checkpoint.complete_steps(training.run))
+    if resumes and (training.run / "config.yaml").is_file():
         refuse_other_config(config, training.run, print)
-    if config.init_from:
+    if config.init_from and not resumes:
         training.adopt(Path(config.init_from))
     print(describe(training))
     training.compile()
@@ -586,7 +629,7 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     Both must give the same bits, those of the next saved checkpoint, and the losses of metrics.jsonl. Prints
     "identical", or the first thing that differs; gives whether all is identical. Raises UserError without a run.
     """
-    checkpoint.find_step(run)
+    run = checkpoint.find_step(run).parent  # a step names its run
     start, *later = checkpoint.complete_steps(run)[-2:]
     config = load_config(TrainConfig, run / "config.yaml")
     config = dataclasses.replace(config, out=str(run.parent), name=run.name)
@@ -608,6 +651,9 @@ def verify_resume(run: Path, most: int = 20) -> bool:
         found.append(f"the next row is {resumed.feed.state} after resuming, {straight.feed.state} without")
     found += differing_losses(losses, {**losses_before, **losses_after}, "after resuming")
     logged = {r["step"]: r["loss"] for r in read_metrics(run / "metrics.jsonl") if "loss" in r}
+    if changed := straight.changed(checkpoint.read_state(start)):
+        print(f"note     the run had other arithmetic ({', '.join(changed)}): compared with itself alone")
+        logged, reach = {}, 0
     found += differing_losses(losses, logged, "in metrics.jsonl")
     if reach == steps:
         found.append(reference(straight.tensors(), saved_tensors(later[0])))

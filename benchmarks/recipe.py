@@ -12,6 +12,8 @@ line of the output is JSON.
 """
 
 import argparse
+import contextlib
+import hashlib
 import itertools
 import json
 import sys
@@ -20,6 +22,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -29,6 +32,7 @@ from benchmarks.training import peer_model
 from rostok import checkpoint
 from rostok.config import load_config
 from rostok.runtime import Ranks
+from rostok.shards import open_data
 from train import TrainConfig, Training, train
 
 SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
@@ -83,6 +87,18 @@ def run_peer(words: list[str], lr: float, minutes: float) -> dict[str, float]:
     }
 
 
+def read_record(file: Path, key: str) -> dict[tuple[str, int], dict[str, Any]]:
+    """The runs in a record that were made from the same settings and data; half a line (a kill in it) is left out."""
+    file.touch()
+    found = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        with contextlib.suppress(ValueError, AttributeError, KeyError):
+            result = json.loads(line)
+            if result.pop("key", None) == key:
+                found[result["run"], result["seed"]] = result
+    return found
+
+
 def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -110,10 +126,17 @@ def main(argv: Sequence[str]) -> None:
         *options.words,
     ]
     base += [f"schedule.max_minutes={options.minutes}"]
+    own = load_config(TrainConfig, RECIPE, base)
+    data = open_data(Path(own.data.path))
+    made_from = [
+        base,
+        RECIPE.read_text(encoding="utf-8"),
+        *(data.split(s).sha256 for s in ("train", "valid")),
+    ]
+    key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
     results, done = [], {}
-    if options.record and options.record.is_file():
-        lines = options.record.read_text(encoding="utf-8").splitlines()
-        done = {(r["run"], r["seed"]): r for r in map(json.loads, lines) if r.pop("words") == base}
+    if options.record:
+        done = read_record(options.record, key)
     print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
 
     def row(name: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:
@@ -121,11 +144,10 @@ def main(argv: Sequence[str]) -> None:
         results.append(result)
         if options.record and (name, seed) not in done:
             with options.record.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({**result, "words": base}) + "\n")
+                file.write("\n" + json.dumps({**result, "key": key}))  # half a line may stand before it
         figures = f"{result['valid_loss']:.4f} | {result['tokens']:,} | {result['seconds']:,.0f}"
         print(f"| {name} | {seed} | {figures} |", flush=True)
 
-    own = load_config(TrainConfig, RECIPE, base)
     default = [(own.optim.kind, own.optim.lr, own.optim.muon_lr, own.batch)]
     for seed in range(2 if options.full else 1):
         for kind, lr, muon_lr, batch in FULL if options.full else default if options.peer else SHORT:

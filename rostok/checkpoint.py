@@ -12,6 +12,7 @@ writes holds a lock on the folder, which the system releases when the process en
 import contextlib
 import hashlib
 import json
+import math
 import os
 import shutil
 import sys
@@ -189,8 +190,19 @@ def read_pointer(run: Path, name: str) -> Path | None:
 
 
 def point_best(run: Path, step_folder: Path) -> None:
-    """Make `best` name this step folder."""
-    write_text(run / "best", step_folder.name + "\n")
+    """Make `best` name this step folder, where its own held-out loss is lower than that of the one it names."""
+    best = read_pointer(run, "best")
+    if best is None or held_out_loss(step_folder) < held_out_loss(best):
+        write_text(run / "best", step_folder.name + "\n")
+
+
+def held_out_loss(step_folder: Path) -> float:
+    """The loss that was measured at this very step; infinite where none was, or where the folder is not whole."""
+    with contextlib.suppress(UserError):
+        state = read_state(step_folder)
+        if state.get("scored_at") == state["step"]:
+            return state.get("valid_loss", math.inf)
+    return math.inf
 
 
 def prune(run: Path, keep: int) -> None:
@@ -267,6 +279,7 @@ def clear(run: Path) -> None:
         discard(path)
     for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
         (run / name).unlink(missing_ok=True)
+    shutil.rmtree(run / "tensorboard", ignore_errors=True)
 
 
 def remark(text: str) -> None:

@@ -435,7 +435,7 @@ class Spool:
         lengths = bounds[:, 1] - bounds[:, 0]
         goal = int(lengths.sum() * (1 - share))
         ends = np.cumsum(lengths)
-        text = int(np.searchsorted(ends, goal, side="right"))
+        text = min(int(np.searchsorted(ends, goal, side="right")), len(bounds) - 1)
         begin, end = (int(x) for x in bounds[text])
         cut = self._line_end(begin, begin + goal - int(ends[text] - lengths[text]), end)
         train = np.concatenate([bounds[:text], [[begin, cut]]])

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from rostok.advisor import Advisor
 from rostok.attention.forming import probe_model
 from rostok.checkpoint import model_tensors
-from rostok.errors import verb
+from rostok.errors import UserError, verb
 from rostok.generate import Sampling, generate
 from rostok.metrics import MetricsLog, plot_losses
 from rostok.runtime import measure_peak, uncompiled
@@ -116,15 +116,16 @@ class Diary:
 
     def plot(self) -> None:
         self.plotted = time.perf_counter()
-        with contextlib.suppress(OSError):  # a picture is no reason to lose a run
+        with contextlib.suppress(OSError, UserError):  # a picture is no reason to lose a run
             plot_losses({self.config.name: self.run / "metrics.jsonl"}, self.run / "loss.png")
 
     def close(self, stop: StopWish | None) -> None:
         self.bar.close()
         self.log.close()
-        if stop and stop.signal:
+        if not self.training.finished:
+            who = stop.name if stop and stop.signal else "a signal to another process"
             self.training.say(
-                f"\nstopped  by {stop.name} after step {self.training.state.step} and saved; "
+                f"\nstopped  by {who} after step {self.training.state.step} and saved; "
                 "the same command goes on from here"
             )
             return

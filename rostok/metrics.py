@@ -1,6 +1,8 @@
 """metrics.jsonl: one JSON record a line; and loss.png, drawn from it."""
 
+import contextlib
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,10 +31,14 @@ class MetricsLog:
         """Append one record. A full disk costs the record and one warning, not the run."""
         if not self.active:
             return
+        whole = 0
         try:
+            whole = self.path.stat().st_size
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record, allow_nan=False) + "\n")
         except OSError as error:
+            with contextlib.suppress(OSError):  # no half record for the next one to be glued to
+                os.truncate(self.path, whole)
             if not self.warned:
                 print(
                     f"warning: cannot write {self.path}: {error.strerror}; going on without", file=sys.stderr
@@ -68,10 +74,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     records = []
     for number, line in enumerate(lines, 1):
         try:
-            records.append(json.loads(line))
-        except ValueError:
+            record = json.loads(line)
+            records.append({**record, "step": int(record["step"])})
+        except (ValueError, TypeError, KeyError):
             if number < len(lines):
-                raise UserError(f"{path}, line {number} is not JSON; delete the line and try again") from None
+                raise UserError(
+                    f"{path}, line {number} is no record of a training; delete the line and try again"
+                ) from None
     return records
 
 

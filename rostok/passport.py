@@ -62,6 +62,6 @@ def stamp(run: Path, step: int, facts: dict[str, Any]) -> None:
 def read_starts(run: Path) -> list[dict[str, Any]]:
     """The entries so far, oldest first; none where there is no readable passport."""
     try:
-        return json.loads((run / "passport.json").read_text(encoding="utf-8"))["starts"]
-    except (OSError, ValueError, KeyError):
+        return list(json.loads((run / "passport.json").read_text(encoding="utf-8"))["starts"])
+    except (OSError, ValueError, KeyError, TypeError):
         return []

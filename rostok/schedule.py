@@ -7,6 +7,8 @@ the same plans at the same steps, so its learning rates are the same bits.
 
 import json
 import math
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -81,8 +83,17 @@ class StepPlan:
     def __init__(self, path: Path, config: ScheduleConfig, most: int) -> None:
         self.path, self.most, self.budget = path, most, 60 * config.max_minutes
         self.revisions: dict[int, int] = {}  # after so many steps: so many in all
-        if self.budget and path.is_file():
-            self.revisions = {int(at): n for at, n in json.loads(path.read_text(encoding="utf-8")).items()}
+
+    def load(self) -> None:
+        """Take up the plans that earlier lives of this run have made. Raises UserError for a damaged file."""
+        if not self.budget or not self.path.is_file():
+            return
+        try:
+            self.revisions = {int(at): int(n) for at, n in json.loads(self.path.read_text("utf-8")).items()}
+        except (ValueError, TypeError, AttributeError):
+            raise UserError(
+                f"{self.path} is damaged; delete it and the steps are planned anew from here"
+            ) from None
 
     def steps(self, step: int) -> int:
         """The plan that holds after `step` steps."""
@@ -94,9 +105,15 @@ class StepPlan:
         return self.budget > 0 and step > max(self.revisions, default=0)
 
     def revise(self, step: int, steps: int, write: bool = True) -> None:
-        """Let `steps` hold from `step` on, written to the disk first."""
+        """Let `steps` hold from `step` on, written to the disk first. A full disk costs a warning, not the run."""
         self.revisions[step] = steps
-        if write:
-            temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text(json.dumps(self.revisions) + "\n", encoding="utf-8")
-            temporary.replace(self.path)
+        try:
+            if write:
+                temporary = self.path.with_name(f".{self.path.name}.tmp")
+                with temporary.open("w", encoding="utf-8") as file:
+                    file.write(json.dumps(self.revisions) + "\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                temporary.replace(self.path)
+        except OSError as error:
+            print(f"warning: cannot write {self.path}: {error.strerror}; going on without", file=sys.stderr)

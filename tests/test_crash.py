@@ -23,7 +23,9 @@ from rostok import checkpoint
 from rostok.config import load_config
 from rostok.errors import UserError
 from rostok.metrics import MetricsLog, read_metrics
+from rostok.runtime import Ranks
 from rostok.shards import Data, whole, write_data
+from rostok.signals import StopWish
 from rostok.tokenizer import load_tokenizer, train_tokenizer
 from train import TrainConfig, Training, train
 
@@ -136,6 +138,42 @@ def test_a_log_on_a_full_disk_costs_one_warning(tmp_path: Path, capsys: pytest.C
     assert capsys.readouterr().err.count("warning: cannot write") == 1
 
 
+def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, before = tmp_path / "metrics.jsonl", Path.open
+
+    class FullDisk:
+        """A file that takes five letters and no more."""
+
+        def __init__(self, path: Path, *_: object, **__: object) -> None:
+            self.file = before(path, "a", encoding="utf-8")
+
+        def __enter__(self) -> "FullDisk":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            self.file.close()
+
+        def write(self, text: str) -> None:
+            self.file.write(text[:5])
+            self.file.flush()
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    log = MetricsLog(path)
+    log.write(step=1, loss=1.0)
+    with monkeypatch.context() as full:
+        full.setattr(Path, "open", FullDisk)
+        log.write(step=2, loss=1.0)
+    log.write(step=3, loss=1.0)
+    assert [record["step"] for record in read_metrics(path)] == [1, 3]
+
+
+@pytest.mark.parametrize("line", ["1", "{}", "[1]", '{"step": "x"}', "{"])
+def test_a_line_that_is_no_record_is_named(line: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"step": 1}}\n', encoding="utf-8")
+    with pytest.raises(UserError, match="line 1 is no record"):
+        read_metrics(tmp_path / "metrics.jsonl")
+
+
 def test_a_folder_that_cannot_be_written(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +200,34 @@ def test_newest_and_best_are_kept(tiny_data: Data, tmp_path: Path, monkeypatch: 
     assert names(run) == ["step-000004", "step-000008", "step-000010"]
     assert checkpoint.find_step(run, "best").name == "step-000004"
     assert checkpoint.find_step(run, "latest").name == "step-000010"
+
+
+def test_best_is_the_best_of_the_saved_ones(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = iter([9.0, 3.0, 1.0, 2.5, 9.0, 2.0, 9.0, 2.2, 9.0, 2.1])  # the 1.0 of step 3 is not saved
+
+    def scores(*_: object) -> dict[str, float]:
+        return {"valid_loss": next(values), "perplexity": 1.0, "bits_per_byte": 1.0}
+
+    def full(run: Path, folder: Path) -> None:
+        if folder.name == "step-000006":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        before(run, folder)
+
+    before = checkpoint.point_best
+    monkeypatch.setattr("train.HeldOut.evaluate", scores)
+    monkeypatch.setattr(checkpoint, "point_best", full)
+    run = train(config_of(tiny_data, tmp_path, "eval_every=1", "keep=9"), quiet=True)
+    assert "best: No space left on device; going on without" in capsys.readouterr().err
+    assert checkpoint.find_step(run, "best").name == "step-000010"  # step 6 could not be noted
+    monkeypatch.setattr(checkpoint, "point_best", before)
+    for later in ("step-000008", "step-000010"):
+        shutil.rmtree(run / later)
+    (run / "latest").write_text("step-000006\n", encoding="utf-8")
+    training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
+    training.begin()  # takes the note up that is missing
+    assert checkpoint.find_step(run, "best").name == "step-000006"
 
 
 def test_a_pointer_to_what_is_not_there(
@@ -375,6 +441,25 @@ def test_signals_save_and_leave(
     assert names(tmp_path / "tiny") == ["step-000004"]
     assert front.main([str(config), *words]) == 0
     assert "resumed at step 4" in capsys.readouterr().out
+
+
+def test_stopped_before_any_evaluation(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Elsewhere(StopWish):
+        """A signal that another process got: seen when all are asked, gone when this one is."""
+
+        def __getattribute__(self, name: str) -> object:
+            return next(asked) if name == "signal" else super().__getattribute__(name)
+
+    words = ["eval_every=1000", "save_every=1000"]
+    asked = iter([0, 0, 0, 15, 0])
+    train(config_of(tiny_data, tmp_path, *words, "tokens=1280"), stop=Elsewhere())
+    assert "stopped  by a signal to another process after step 3 and saved" in capsys.readouterr().out
+    run = train(config_of(tiny_data, tmp_path, *words, "tokens=384"))  # the 3 steps that are done
+    told = capsys.readouterr().out
+    assert "held out" in told.split("trained  384 tokens")[1]
+    assert "valid_loss" in checkpoint.read_state(checkpoint.find_step(run, "best"))
 
 
 def test_training_in_a_thread_needs_no_signals(tiny_data: Data, tmp_path: Path) -> None:

@@ -151,6 +151,18 @@ def test_a_plan_by_the_clock(tmp_path: Path) -> None:
     plan.revise(10, 200)
     plan.revise(20, 220)
     again = StepPlan(tmp_path / "plan.json", config, 1000)
+    again.load()
     assert [again.steps(step) for step in (0, 10, 19, 20, 99)] == [1000, 200, 200, 220, 220]
     assert [again.due(step) for step in (10, 20, 30)] == [False, False, True]
     assert not StepPlan(tmp_path / "plan.json", ScheduleConfig(), 1000).due(30)
+
+
+def test_a_plan_that_cannot_be_written_or_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = StepPlan(tmp_path / "gone" / "plan.json", ScheduleConfig(max_minutes=1.0), 1000)
+    plan.revise(10, 200)
+    assert "warning: cannot write" in capsys.readouterr().err
+    assert plan.steps(10) == 200  # the run goes on by it
+    for damaged in ("", "[1]", '{"a": 1}', '{"1": null}'):
+        (tmp_path / "plan.json").write_text(damaged, encoding="utf-8")
+        with pytest.raises(UserError, match="is damaged; delete it"):
+            StepPlan(tmp_path / "plan.json", ScheduleConfig(max_minutes=1.0), 1000).load()

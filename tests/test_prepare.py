@@ -141,6 +141,15 @@ def test_changed_file_is_noticed_and_damage_is_mended(story_file: Path) -> None:
         run("--source", "tales.txt")
 
 
+def test_a_linked_folder_is_followed(story_file: Path, here: Path) -> None:
+    run("--source", "tales.txt", "--out", "big/disk")
+    Path("link").symlink_to("big/disk")
+    assert not run("--source", "tales.txt", "--out", "link", "--vocab", "310", "--force")["reused"]
+    assert Path("link").is_symlink()
+    assert verify("big/disk").vocab_size == 310
+    assert sorted(path.name for path in here.iterdir() if path.name != "tales.txt") == ["big", "link"]
+
+
 def test_foreign_folder_is_never_touched(story_file: Path, here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "diary").write_text("dear")
@@ -248,6 +257,7 @@ def test_file_under_the_c_locale(tiny_texts: list[str], here: Path) -> None:
         (["--source", "tales.txt", "stories"], "stand alone after --source"),
         (["--source", "tales.txt", "--tokenizer", "none"], "no tokenizer at none"),
         (["--source", "tales.txt", "--valid-share", "0.0001"], "valid part would be empty: 80 texts"),
+        (["--source", "tales.txt", "--valid-share", "1e-17"], "valid part would be empty: 80 texts"),
         (["--source", "blank.txt"], "the source holds no text"),
         (["--source", "bad.txt"], "bad.txt: byte 0xff at offset 3"),
     ],

@@ -162,9 +162,16 @@ def test_another_number_of_processes_is_said(
 
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
-    train(config_of(tiny_data, tmp_path), quiet=True)
+    run = train(config_of(tiny_data, tmp_path), quiet=True)
     with pytest.raises(UserError, match=r"other settings \(optim\).*--fresh"):
         train(config_of(tiny_data, tmp_path, "optim.lr=1"), quiet=True)
+    (run / "passport.json").write_text("[1]", encoding="utf-8")
+    text = (run / "config.yaml").read_text(encoding="utf-8")
+    (run / "config.yaml").write_text(text.replace("batch: 4", "batch:"), encoding="utf-8")
+    with pytest.raises(UserError, match="config.yaml: batch: must be a valid integer"):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+    (run / "config.yaml").write_text(text.replace("tokens: 2560", "tokens: 2.56e3"), encoding="utf-8")
+    train(config_of(tiny_data, tmp_path), quiet=True)  # a person may write it so
 
 
 class Clock:
@@ -201,10 +208,26 @@ def test_max_minutes_ends_on_time_and_resumes_exactly(
 
 
 def test_verify_resume(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert verify_resume(tiny_run)
+    for path in (tiny_run, tiny_run / "latest", checkpoint.find_step(tiny_run)):
+        assert verify_resume(path)
+        out = capsys.readouterr().out
+        assert "1 logged losses, step-000020" in out
+        assert out.endswith("identical\n")
+
+
+def test_verify_resume_of_a_run_with_other_arithmetic(
+    tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
+    state = checkpoint.complete_steps(run)[-2] / "state.json"
+    saved = json.loads(state.read_text(encoding="utf-8"))
+    saved["runtime"]["world"] = 2
+    state.write_text(json.dumps(saved), encoding="utf-8")
+    (run / "metrics.jsonl").write_text('{"step": 20, "loss": 1.0}\n', encoding="utf-8")  # of two processes
+    assert verify_resume(run)
     out = capsys.readouterr().out
-    assert "1 logged losses, step-000020" in out
-    assert out.endswith("identical\n")
+    assert "other arithmetic (world 2 -> 1): compared with itself alone" in out
+    assert "0 logged losses\n" in out
 
 
 def test_verify_resume_names_what_differs(
@@ -279,7 +302,8 @@ def test_a_run_begins_with_the_weights_of_another(
     tiny_run: Path, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = Path(shutil.copytree(tiny_run, tmp_path / "source"))
-    config = config_of(tiny_data, tmp_path / "a", f"init_from={source}", "seed=1", "model.context=16")
+    words = ["seed=1", "model.context=16", "model.n_kv_head=2"]  # as many as heads, which is the default
+    config = config_of(tiny_data, tmp_path / "a", f"init_from={source}", *words)
     front.check(config)  # the same weights, and nothing written
     told = capsys.readouterr().out
     assert f"with the weights of {source}" in told
@@ -295,6 +319,8 @@ def test_a_run_begins_with_the_weights_of_another(
     again = dataclasses.replace(config, out=str(tmp_path / "b"))
     train(again, quiet=True, stop=StopAfter(4))
     shutil.rmtree(source)  # a resumed run does not need it
+    front.check(again)
+    again = dataclasses.replace(again, init_from=f"{source}/../source/")  # the same folder
     assert_same_run(straight, train(again, quiet=True))
     with pytest.raises(UserError, match=r"other settings \(init_from\)"):
         train(dataclasses.replace(again, init_from=""), quiet=True)
@@ -312,20 +338,29 @@ def test_weights_that_cannot_be_begun_with_are_refused(
         UserError, match=r"another shape; give this run its own: model.n_layer=2 model.n_head=2"
     ):
         begin(tiny_run, "model.n_layer=1", "model.n_head=1")
-    with pytest.raises(UserError, match="its own: model.n_kv_head=null model.tied=true$"):
+    with pytest.raises(UserError, match="its own: model.n_kv_head=2 model.tied=true$"):
         begin(tiny_run, "model.n_kv_head=1", "model.tied=false")
     with pytest.raises(UserError, match=r"its own: model.kind=window-mlp model.window=8"):
         begin(tiny_window_run)
     with pytest.raises(UserError, match="no run folder"):
         begin(tmp_path / "nothing")
+    with pytest.raises(UserError, match="this run itself; give the new one another name"):
+        begin(kept)
+    wide = Path(shutil.copytree(tiny_run, tmp_path / "wide"))
+    training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
+    model = dataclasses.replace(training.config.model, vocab_size=tiny_data.vocab_size + 8)
+    record = {**training.record(), "model": dataclasses.asdict(model)}
+    checkpoint.save_step(wide, 30, build_model(model), training.optimizer, record)
+    with pytest.raises(UserError, match="a padded model can be sampled and measured, not trained on"):
+        begin(wide / "latest")
     other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
     tokenizer = train_tokenizer(["quite another text " * 9], 280)
     tokenizer.save(other)
     state = checkpoint.find_step(other) / "state.json"
     saved = json.loads(state.read_text(encoding="utf-8"))
     state.write_text(json.dumps({**saved, "tokenizer_sha256": tokenizer.sha256}), encoding="utf-8")
-    with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer .*other"):
-        begin(other)
+    with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer \S*other \.\.\."):
+        begin(other / "latest")
     assert (
         checkpoint.first_difference(before, bits(kept)) is None
     )  # --fresh replaces nothing before it can begin
