@@ -12,6 +12,7 @@ folder (prepare.py makes one).
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -178,14 +179,21 @@ def data_folder(run: Run, options: argparse.Namespace) -> Path:
     return folder
 
 
+def texts_of(data: Data, name: str, tokenizer: Tokenizer, limit: int | None = None) -> Iterator[np.ndarray]:
+    """The texts of a part of a shards folder under a tokenizer, [◆, tokens...]: as stored, or encoded anew."""
+    split, own = data.split(name), load_tokenizer(data.folder)
+    numbers = iter(range(min(len(split), limit or len(split))))
+    while block := [split.text(i) for i in itertools.islice(numbers, 1000)]:
+        if tokenizer.sha256 == data.tokenizer_sha256:
+            yield from block
+        else:
+            plain = [own.decode(text[1:].tolist()) for text in block]
+            yield from (np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain))
+
+
 def held_out(data: Data, tokenizer: Tokenizer, limit: int | None) -> TargetList:
-    """The held-out texts of a shards folder under a tokenizer: as stored, or decoded and encoded anew."""
-    split = data.split("valid")
-    texts = [split.text(i) for i in range(min(len(split), limit or len(split)))]
-    if tokenizer.sha256 != data.tokenizer_sha256:
-        own = load_tokenizer(data.folder)
-        plain = [own.decode(text[1:].tolist()) for text in texts]
-        texts = [np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain)]
+    """The held-out texts of a shards folder under a tokenizer."""
+    texts = list(texts_of(data, "valid", tokenizer, limit))
     return target_list(texts, tokenizer.start_id, [tokenizer.piece(i) for i in range(tokenizer.vocab_size)])
 
 
@@ -234,14 +242,14 @@ def refuse_seer(name: str, model: Any, windows: Sequence[Window]) -> None:
             )
 
 
-def counting_rows(data: Data, targets: TargetList, limit: int) -> list[Row]:
-    """Trigram, bigram, unigram, uniform, in the tokenizer of `data`."""
-    train = data.split("train")
-    texts = (train.text(i) for i in range(len(train)))
-    models = fit_ngrams(texts, data.vocab_size, targets.start_id, limit)
-    models["uniform"] = NGram(1, data.vocab_size, Uniform(data.vocab_size))
+def counting_rows(data: Data, tokenizer: Tokenizer, targets: TargetList, limit: int) -> list[Row]:
+    """Trigram, bigram, unigram, uniform, fitted on the training part of `data` under a tokenizer."""
+    size = tokenizer.vocab_size
+    models = fit_ngrams(texts_of(data, "train", tokenizer), size, targets.start_id, limit)
+    models["uniform"] = NGram(1, size, Uniform(size))
     order = [name for name in ("trigram", "bigram", "unigram", "uniform") if name in models]
-    about = {"tokens": min(limit, train.tokens)}
+    as_stored = tokenizer.sha256 == data.tokenizer_sha256
+    about = {"tokens": min(limit, data.split("train").tokens) if as_stored else None}
     return [Row(name, models[name].order - 1, targets, models[name].losses(targets), about) for name in order]
 
 
@@ -284,14 +292,18 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
 
     targets = [targets_for(folder, run.tokenizer) for run, folder in zip(runs, folders, strict=True)]
     data = opened[folders[0]]
-    own = targets_for(folders[0], load_tokenizer(data.folder))
+    shared = len({run.tokenizer.sha256 for run in runs}) == 1
+    counter = runs[0].tokenizer if shared else load_tokenizer(data.folder)
+    own = targets_for(folders[0], counter)
+    if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
+        raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
     with full_precision():
         named = list(zip(row_names(runs), runs, targets, strict=True))
         same_targets(
             [Row(name, 0, its, NO_LOSSES) for name, _, its in named]
         )  # refuse before the work, not after it
         rows = [score_run(name, run, its, options) for name, run, its in named]
-        counted = counting_rows(data, own, options.ngram_tokens)
+        counted = counting_rows(data, counter, own, options.ngram_tokens)
         extra, files = study(runs, rows, counted, options)
     told: dict[str, Any] = {
         "data": str(folders[0]),
@@ -310,10 +322,6 @@ def study(
     files: dict[str, Any] = {}
     alike = all(row.targets.sha256 == rows[0].targets.sha256 for row in [*rows, *counted])
     if options.tokens_html:
-        if len(rows) < 2 or not alike:
-            raise UserError(
-                "--tokens-html shows two runs with one tokenizer side by side; name two such runs"
-            )
         chosen = range(min(options.tokens_texts, rows[0].targets.n_texts))
         first, last = rows[0], rows[-1]
         page = token_page(first.targets, chosen, first.name, first.losses.nats, last.name, last.losses.nats)

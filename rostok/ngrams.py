@@ -140,8 +140,8 @@ def fit_ngrams(
     """Count the first `limit` tokens of texts, each [◆, tokens...]: unigram, bigram, trigram; {} without text."""
     parts, total = [], 0
     for text in texts:
-        parts.append(np.asarray(text, np.int64))
-        total += len(text)
+        parts.append(np.asarray(text, np.int64)[: limit - total])
+        total += len(parts[-1])
         if total >= limit:
             break
     if not parts:

@@ -12,6 +12,7 @@ import io
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
+from urllib.parse import quote
 
 import numpy as np
 
@@ -290,7 +291,7 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
         parts += [markdown_table(*cells(result["narrow"])), markdown_list(result["narrow"]["words"])]
     parts += [markdown_list([split_words(split) for split in result.get("split", [])])]
     if result.get("by_position"):
-        parts += ["## Loss by position in the text", f"![Loss by position]({figures}-position.png)"]
+        parts += ["## Loss by position in the text", f"![Loss by position]({quote(figures)}-position.png)"]
         parts += [f"Each position in {figures}-position.csv; the closing ◆ is left out."]
     if result.get("by_class"):
         parts += ["## First-seen, seen and copyable tokens", markdown_table(*class_cells(result))]
@@ -298,7 +299,10 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
         parts += ["The same tokens behind the beginning of another text (gain = control - actual, nats):"]
         parts += [markdown_table(*control_cells(result))]
     if result.get("sweep"):
-        parts += ["## Loss against the context shown", f"![Loss against context]({figures}-context.png)"]
+        parts += [
+            "## Loss against the context shown",
+            f"![Loss against context]({quote(figures)}-context.png)",
+        ]
         parts += [markdown_table(*sweep_cells(result))]
     return "\n\n".join(part for part in parts if part) + "\n"
 

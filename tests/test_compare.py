@@ -258,6 +258,23 @@ def test_runs_with_different_tokenizers_share_bits_a_byte_only(runs, tiny_texts,
     assert "two runs with one tokenizer" in line
 
 
+def test_shards_of_another_tokenizer_than_the_runs(runs, tiny_texts, tiny_data: Data, tmp_path) -> None:
+    """The runs share theirs: so the shards are encoded anew, for the counting models too, and all is compared."""
+    tables = []
+    for name, tokenizer in (
+        ("own", load_tokenizer(tiny_data.folder)),
+        ("other", train_tokenizer(tiny_texts, 270)),
+    ):
+        texts = {"train": whole(tiny_texts[:40]), "valid": whole(tiny_texts[::8])}
+        write_data(tmp_path / name, texts, tokenizer)
+        words = ["--data", str(tmp_path / name), "--tokens-html", str(tmp_path / f"{name}.html")]
+        told = result_of(tmp_path, *runs, *words)
+        assert told["same_tokenizer"]
+        tables.append({row["name"]: row["nats"] for row in told["rows"]})
+    assert tables[0] == tables[1]
+    assert (tmp_path / "own.html").read_bytes() == (tmp_path / "other.html").read_bytes()
+
+
 def test_runs_with_different_held_out_texts_are_refused(runs, tiny_data: Data, tmp_path, capsys) -> None:
     data = small_data(tmp_path / "data", ["Tom ran home."], tiny_data)
     other = untrained_run(tmp_path / "other", TINY, data)
