@@ -125,6 +125,18 @@ def test_hand_built_induction_knows_the_name_again(subject: Subject) -> None:
     )
 
 
+def test_filler_is_between_the_mentions_of_every_name(subject: Subject, capsys: Capture) -> None:
+    distance = lambda story: story.mentions[1, 0] - story.mentions[0, 0]  # noqa: E731
+    near, far = (random_names(subject, 3, 0, tokens) for tokens in (5, 90))
+    assert max(map(distance, near)) + 60 < min(map(distance, far))
+    assert distance(check_name(subject, NAME, 5)) + 60 < distance(check_name(subject, NAME, 90))
+    found = []
+    for tokens in ("5", "90"):
+        assert run("name", subject.folder, "--name", NAME, "--names", "3", "--filler", tokens, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["runs"][0]["random_names"])
+    assert found[0]["second"] != found[1]["second"]
+
+
 def test_random_names_depend_on_the_seed_alone(subject: Subject) -> None:
     first, again, other = (random_names(subject, 3, seed) for seed in (0, 0, 1))
     assert [list(story.ids) for story in first] == [list(story.ids) for story in again]
