@@ -259,6 +259,7 @@ def test_text_from_a_file_and_from_standard_input(
         ([], "give the text to look at"),
         (["--text", "a", "--file", "b"], "one of the two"),
         (["--text", ""], "the text is empty"),
+        (["--text", "Tom \udcff"], "--text is not UTF-8 text"),
         (["--text", TEXT * 4], "the model sees 32; give --on-long head or tail"),
         (["--text", TEXT, "--query", "lost"], "--query and --key go together"),
         (["--text", TEXT, "--layer", "1"], "--layer and --head go together"),

@@ -69,7 +69,7 @@ def test_swapped_name_keeps_its_first_letter() -> None:
     assert swapped("Zorbin Plax") == "Zalkemu Plax"[:6] + " Plax"
 
 
-@pytest.mark.parametrize("name", ["", " Vyx", "  "])
+@pytest.mark.parametrize("name", ["", " Vyx", "  ", "Zorbin \udcff"])
 def test_name_must_be_a_word(subject: Subject, name: str) -> None:
     with pytest.raises(UserError, match="--name must be a word or two"):
         check_name(subject, name)
@@ -195,6 +195,7 @@ def test_name_command_for_a_gpt_and_a_window_model(
     ("words", "message"),
     [
         (["--name", ""], "--name must be a word or two"),
+        (["--name", "Zorbin \udcff"], "--name must be a word or two in UTF-8"),
         (["--name", NAME, "--filler", "0"], "--filler must be at least 1"),
         (["--name", NAME, "--names", "1"], "--names 2"),
         (["--name", NAME, "--filler", "900"], "give a shorter --filler"),

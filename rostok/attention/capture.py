@@ -222,6 +222,11 @@ class View:
         return [places for text, places in self.words() if text == word.strip()]
 
 
+def is_text(words: str) -> bool:
+    """False for what a shell hands over that is no UTF-8: its bytes come as halves of surrogate pairs."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in words)
+
+
 def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
     import difflib
 

@@ -23,7 +23,7 @@ import numpy as np
 
 from rostok import __version__
 from rostok.attention.ablate import Place, all_heads, silence
-from rostok.attention.capture import Subject, look, open_subject
+from rostok.attention.capture import Subject, is_text, look, open_subject
 from rostok.attention.card import verified
 from rostok.attention.heads import maps_of, number
 from rostok.attention.maps import check_out, write_file
@@ -107,8 +107,8 @@ def pieces_at(text: str, begin: int, length: int, ends: Array) -> list[int]:
 
 def check_name(subject: Subject, name: str, tokens: int = TOKENS) -> Story:
     """The story of a user's name. Raises UserError for an unfit one."""
-    if not name.strip() or name != name.strip():
-        raise UserError(f"--name must be a word or two. Got {name!r}; try --name 'Zorbin Plax'")
+    if not name.strip() or name != name.strip() or not is_text(name):
+        raise UserError(f"--name must be a word or two in UTF-8. Got {name!r}; try --name 'Zorbin Plax'")
     story = tell(subject, name, tokens=tokens)
     if len(story.pieces) < 3:
         pieces = [subject.piece(i) for i in story.pieces]
