@@ -18,7 +18,8 @@ WORDS = {
     "en": {
         "induction": "induction", "previous": "previous", "duplicate": "duplicate", "start": "start", "self": "self",
         "local": "local", "other": "other", "strong": "", "partial": "partly ", "layer": "layer", "head": "head",
-        "all": "all", "pair": "pair", "label": "what it is", "texts": "{n} held-out texts of {source}, {tokens:,} tokens",
+        "all": "all", "pair": "pair", "label": "what it is",
+        "texts": "{n} held-out texts of {source}, {tokens:,} tokens",
         "changed": "first labels at threshold {threshold}: {labels} ({changed} differ from 0.4)",
         "base": "even attention", "random": "random tokens", "story": "story",
     },
