@@ -23,6 +23,7 @@ from rostok.attention.reference import forward, rms_norm, softmax
 from rostok.errors import UserError, run_main
 from rostok.tokenizer import train_tokenizer
 
+ROUGH = {**settings(), "norm_eps": 0.05}  # an eps that a step without it would miss
 STRINGS = json.loads((explorer.ASSETS / "strings.json").read_text("utf-8"))
 
 
@@ -316,7 +317,15 @@ def test_command_says_what_is_wrong(
         "cannot read": [run, "--file", str(tmp_path / "none.txt"), *page],
         "is not UTF-8": [run, "--file", str(binary), *page],
         "--query and --key go together": [run, "--text", "Tom", "--query", "Tom", *page],
-        "the word 'she' is not in the text": [run, "--text", "Tom", "--query", "she", "--key", "Tom", *page],
+        "'she' does not stand in the text": [run, "--text", "Tom", "--query", "she", "--key", "Tom", *page],
+        "no 'Tom' stands before 'Tom'": [run, "--text", "Tom ran", "--query", "Tom", "--key", "Tom", *page],
+        "no 'he' stands before 'Tom'": [
+            *(run, "--text", "Tom saw. Then he", "--query", "Tom", "--key", "he", *page)
+        ],
+        "--query and --key go together: ": [run, "--query", "nosuchword", *page],
+        "give --text or --file too": [run, "--query", "Tom", "--key", "Tom", *page],
+        "Got --text; give a run folder": ["--demo", "--text", "a", "--compare", run, *page],
+        "Got --steps; give a run folder": ["--demo", "--steps", "99.9", *page],
         "the model sees 32": [run, "--text", "Tom had a ball. " * 20, *page],
         "--steps wants layer.head": [run, "--text", "Tom", "--steps", "3.1", *page],
         "cannot write": ["--demo", "--out", str(tmp_path / "none" / "a.html")],
@@ -325,6 +334,14 @@ def test_command_says_what_is_wrong(
         assert attend_page(*words) == 2, message
         assert message in capsys.readouterr().err
     assert not (tmp_path / "new.html").exists()
+
+
+def test_command_finds_words_cut_into_bytes(run_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "cut.json"
+    words = ["--text", "Том. Он", "--query", "Он", "--key", "Том", "--out", str(out)]
+    assert attend_page(str(run_folder), *words) == 0
+    doc = json.loads(out.read_text("utf-8"))[0]
+    assert doc["view"]["token"] == doc["text"]["T"] - 1
 
 
 def test_command_start_sign_alone(run_folder: Path, tmp_path: Path) -> None:
@@ -345,7 +362,8 @@ for (const { block, ask } of cases) {
   rows.push(ask.map(([l, h, t]) => Array.from(w.row(l, h, t))));
 }
 const [head] = await codec.readSteps(doc.qkv, doc.text.T, doc.model.d_head);
-const steps = core.headSteps({ q: head.q, k: head.k, v: head.v, qGain: head.q_gain, kGain: head.k_gain, t: key, theta: 10000 });
+const theta = 10000, eps = doc.model.norm_eps, keys = core.headKeys({ k: head.k, kGain: head.k_gain, theta, eps });
+const steps = core.headSteps({ q: head.q, v: head.v, qGain: head.q_gain, t: key, theta, eps, keys });
 const w = await codec.Weights.read(doc);
 const plain = (x) => JSON.parse(JSON.stringify(x, (_, v) => (ArrayBuffer.isView(v) ? Array.from(v) : Number.isNaN(v) ? "NaN" : v)));
 const none = core.nobodyFits(), big = core.dotSamples([1, 64, 512], 4096);
@@ -385,7 +403,7 @@ def node() -> dict[str, Any]:
                     "ask": [[0, h, t] for h in (0, 1) for t in sorted({0, length // 2, length - 1})],
                 }
             )
-    doc = toy(spaced(TOM), steps=[(1, 0)])
+    doc = toy(spaced(TOM), steps=[(1, 0)], config=ROUGH)
     asked = {"cases": cases, "doc": doc, "key": 15}
     command = ["node", "--input-type=module", "--eval", NODE, str(explorer.ASSETS)]
     done = subprocess.run(
@@ -406,7 +424,7 @@ def test_node_reads_the_same_weights(node: dict[str, Any]) -> None:
 def test_node_steps_equal_the_trace(node: dict[str, Any]) -> None:
     doc, t, got = node["asked"]["doc"], node["asked"]["key"], node["steps"]
     trace: dict[str, np.ndarray] = {}
-    forward(weights(settings()), settings(), np.array(doc["text"]["ids"]), trace)
+    forward(weights(ROUGH), ROUGH, np.array(doc["text"]["ids"]), trace)
     at = {
         name.removeprefix("blocks.1.attn."): value[0]
         for name, value in trace.items()

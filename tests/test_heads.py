@@ -341,7 +341,20 @@ def test_command_with_ablation_groups_and_context(
         )
         == 0
     )
-    assert "layer 2 (2)" in capsys.readouterr().out
+    assert "слой 2 (2)" in capsys.readouterr().out
+    assert run("heads", hand_run, *words[:-1], "--group", "label", "--lang", "ru") == 0
+    text = capsys.readouterr().out
+    assert "столько же случайных, сколько индукция (1)" in text
+    assert not any(word in text for word in ("random", "induction", "other", " all ", " pair "))
+
+
+def test_ablation_of_one_long_text_has_an_interval(hand_run: Path) -> None:
+    subject = open_subject(hand_run)
+    text = np.concatenate(([subject.tokenizer.start_id], rng().integers(1, 300, 290)))
+    card = {"heads": [{"layer": la, "head": he, "labels": []} for la in range(2) for he in range(2)]}
+    for ids, wanted in ((text, True), (text[:200], False)):  # stretches of 256 targets are drawn
+        heads.add_ablation(card, subject, [ids], "zero", None, 0)
+        assert (card["heads"][0]["ablation"]["zero"]["all"]["interval"] is not None) == wanted
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save
 import attend
 from model import build_model
 from rostok.attention import maps
-from rostok.attention.capture import Subject, View, look, nearest_words, open_subject
+from rostok.attention.capture import Subject, View, look, mentions, nearest_words, open_subject
 from rostok.attention.reference import forward, load_weights
 from rostok.checkpoint import load_run, read_state
 from rostok.errors import run_main
@@ -135,7 +135,6 @@ def test_the_sheet_names_the_tokens_of_a_short_text(length: int, subject: Subjec
 def test_ranking_is_the_weight_from_last_query_piece_to_all_key_pieces(view: View) -> None:
     at, keys = view.aim("lost", "Tom")
     assert "".join(view.pieces[at - 1 : at + 1]).endswith("lost"[-1:])
-    assert [view.words()[0][0], view.words()[1][0]] == ["◆", "Tom"]
     found = view.find("lost", "Tom")
     assert len(found) == 4
     weights = [row["weight"] for row in found]
@@ -151,7 +150,7 @@ def test_occurrence_chooses_among_mentions(view: View) -> None:
     assert first["query"] < second["query"]
     assert view.find("ball", "Tom", occurrence=2)[0]["query"] == second["query"]
     assert len(second["keys"]) == 2 * len(first["keys"])  # both mentions of Tom stand before the second ball
-    assert view.find("Tom", "ball")[0]["query"] == view.mentions("Tom")[1][-1]
+    assert view.find("Tom", "ball")[0]["query"] == mentions(view.raw, "Tom")[1][-1]
 
 
 def test_ranking_is_printed_and_in_json(tiny_run: Path, capsys: Capture) -> None:
@@ -166,6 +165,21 @@ def test_ranking_is_printed_and_in_json(tiny_run: Path, capsys: Capture) -> None
     assert "maps" not in found
     assert run(tiny_run, *words, "--lang", "ru") == 0
     assert "карты проверены" in capsys.readouterr().out
+
+
+def test_a_word_is_found_whatever_its_pieces(subject: Subject, tiny_run: Path) -> None:
+    text = "Жил Том. Он don't."
+    view = look(subject, subject.encode(text)[0])
+    for word in ("Жил", "Том", "Он", "don't", "."):
+        for places in mentions(view.raw, word):
+            spelt = subject.tokenizer.decode([view.ids[place] for place in places])
+            assert spelt.strip() == word or word in spelt
+            assert word not in subject.tokenizer.decode([view.ids[place] for place in places[:-1]])
+    assert [len(mentions(view.raw, word)) for word in ("◆", "Том", ".", "Ж", "о", "ж")] == [1, 1, 2, 0, 0, 0]
+    assert run(tiny_run, "--text", text, "--query", "Он", "--key", "Том") == 0
+    assert run(tiny_run, "--text", text, "--query", "don't", "--key", "Он") == 0
+    cut = [b"\x96 a", b" \xd0", b"\x96 b"]  # a text may begin within a letter
+    assert [mentions(cut, word) for word in ("a", "Ж", "b")] == [[[0]], [[1, 2]], [[2]]]
 
 
 def test_nearest_words() -> None:
@@ -259,6 +273,7 @@ def test_text_from_a_file_and_from_standard_input(
         ([], "give the text to look at"),
         (["--text", "a", "--file", "b"], "one of the two"),
         (["--text", ""], "the text is empty"),
+        (["--text", "Tom \udcff"], "--text is not UTF-8 text"),
         (["--text", TEXT * 4], "the model sees 32; give --on-long head or tail"),
         (["--text", TEXT, "--query", "lost"], "--query and --key go together"),
         (["--text", TEXT, "--layer", "1"], "--layer and --head go together"),

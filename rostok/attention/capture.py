@@ -8,11 +8,12 @@
 The numbers are those of rostok/attention/reference.py. Leaves out: drawing (maps.py), scoring heads (heads.py).
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,6 +22,14 @@ from rostok.errors import UserError
 from rostok.tokenizer import Tokenizer
 
 TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
+
+
+class Pieces(Protocol):
+    """What is needed of a tokenizer to know what its ids spell: the bytes of a token, the id of the start sign."""
+
+    @property
+    def start_id(self) -> int: ...
+    def piece(self, id: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -188,38 +197,69 @@ class View:
 
     def aim(self, query: str, key: str, occurrence: int | None = None) -> tuple[int, list[int]]:
         """The query's position and the key word's positions before it."""
-        queries, mentions = self.mentions(query), self.mentions(key)
-        for word, found in ((query, queries), (key, mentions)):
-            if not found:
-                near = nearest_words(word, self.words())
-                raise UserError(f"'{word}' does not stand in the text{near}")
-        if occurrence is not None:
-            if not 1 <= occurrence <= len(queries):
-                places = ", ".join(str(q[-1]) for q in queries)
-                raise UserError(
-                    f"'{query}' stands {len(queries)} times (at {places}). Got --occurrence {occurrence}"
-                )
-            queries = [queries[occurrence - 1]]
-        for found in reversed(queries):
-            earlier = [place for mention in mentions if mention[-1] < found[-1] for place in mention]
-            if earlier:
-                return found[-1], earlier
-        raise UserError(
-            f"no '{key}' stands before '{query}', and a token sees only the past; swap --query and --key?"
-        )
+        asked, keys = aim(self.raw, query, key, occurrence)
+        return asked[-1], [place for mention in keys for place in mention]
 
-    def words(self) -> list[tuple[str, list[int]]]:
-        """The text's words with the positions of their pieces: a piece that begins with a letter goes on a word."""
-        words: list[tuple[str, list[int]]] = []
-        for place, piece in enumerate(self.pieces):
-            if words and piece[:1].isalnum() and words[-1][0][-1:].isalnum():
-                words[-1] = (words[-1][0] + piece, [*words[-1][1], place])
-            else:
-                words.append((piece.strip(), [place]))
-        return words
+    @property
+    def raw(self) -> list[bytes]:
+        return spelling(self.subject.tokenizer, self.ids)
 
-    def mentions(self, word: str) -> list[list[int]]:
-        return [places for text, places in self.words() if text == word.strip()]
+
+# ---- words of a text, whatever their pieces ----------------------------------------------------------------
+
+
+def spelling(tokenizer: Pieces, ids: Sequence[int]) -> list[bytes]:
+    """The bytes that each token puts into the text; ◆ is a letter of its own."""
+    return ["◆".encode() if i == tokenizer.start_id else tokenizer.piece(int(i)) for i in ids]
+
+
+def places(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:
+    """What a pattern finds in the text of these tokens, each with the places of the tokens that spell it."""
+    text = b"".join(raw).decode("utf-8", "surrogateescape")  # half a letter stays what it is
+    begins = np.cumsum([0, *(len(sign.encode("utf-8", "surrogateescape")) for sign in text)])
+    ends = np.cumsum([len(piece) for piece in raw])
+    found = []
+    for match in re.finditer(pattern, text):
+        first, last = np.searchsorted(ends, begins[[match.start(), match.end()]] - [0, 1], "right")
+        found.append((match[0], list(range(first, last + 1))))
+    return found
+
+
+def mentions(raw: Sequence[bytes], word: str) -> list[list[int]]:
+    """For every mention of a word the places of the tokens that spell it; "he" is no mention in "then"."""
+    word = word.strip()
+    before, after = (r"(?<!\w)" * bool(re.match(r"\w", word)), r"(?!\w)" * bool(re.search(r"\w$", word)))
+    return [at for _, at in places(raw, before + re.escape(word) + after)] if word else []
+
+
+def aim(
+    raw: Sequence[bytes], query: str, key: str, occurrence: int | None = None
+) -> tuple[list[int], list[list[int]]]:
+    """The places of the query word's mention, and those of each mention of the key word before it.
+
+    Raises UserError where a word does not stand in the text, or the key never before the query.
+    """
+    queries, keys = mentions(raw, query), mentions(raw, key)
+    for word, found in ((query, queries), (key, keys)):
+        if not found:
+            near = nearest_words(word, places(raw, r"\w+(?:['’]\w+)*|[^\w\s]"))
+            raise UserError(f"'{word}' does not stand in the text{near}")
+    if occurrence is not None:
+        if not 1 <= occurrence <= len(queries):
+            at = ", ".join(str(q[-1]) for q in queries)
+            raise UserError(f"'{query}' stands {len(queries)} times (at {at}). Got --occurrence {occurrence}")
+        queries = [queries[occurrence - 1]]
+    for asked in reversed(queries):
+        if earlier := [mention for mention in keys if mention[-1] < asked[-1]]:
+            return asked, earlier
+    raise UserError(
+        f"no '{key}' stands before '{query}', and a token sees only the past; swap --query and --key?"
+    )
+
+
+def is_text(words: str) -> bool:
+    """False for what a shell hands over that is no UTF-8: its bytes come as halves of surrogate pairs."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in words)
 
 
 def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:

@@ -18,13 +18,15 @@ WORDS = {
     "en": {
         "induction": "induction", "previous": "previous", "duplicate": "duplicate", "start": "start", "self": "self",
         "local": "local", "other": "other", "strong": "", "partial": "partly ", "layer": "layer", "head": "head",
-        "label": "what it is", "texts": "{n} held-out texts of {source}, {tokens:,} tokens",
+        "all": "all", "pair": "pair", "label": "what it is",
+        "texts": "{n} held-out texts of {source}, {tokens:,} tokens",
         "changed": "first labels at threshold {threshold}: {labels} ({changed} differ from 0.4)",
         "base": "even attention", "random": "random tokens", "story": "story",
     },
     "ru": {
         "induction": "индукция", "previous": "сосед", "duplicate": "повтор", "start": "начало", "self": "сам",
         "local": "рядом", "other": "другое", "strong": "", "partial": "отчасти ", "layer": "слой", "head": "голова",
+        "all": "все", "pair": "пары", "random, as many as": "столько же случайных, сколько",
         "label": "что это", "texts": "отложенных текстов: {n} ({source}), токенов: {tokens:,}",
         "changed": "первые ярлыки при пороге {threshold}: {labels} (иначе, чем при 0.4: {changed})",
         "base": "ровное внимание", "random": "случайные токены", "story": "рассказ",
@@ -69,13 +71,14 @@ def table(card: Mapping[str, Any], lang: str) -> str:
     lines.append("  L H " + " ".join(f"{name:>9}" for name in COLUMNS) + "  k*  " + words["label"])
     for head in card["heads"]:
         cells = " ".join(f"{shown(head['scores'].get(name, {}).get('v')):>9}" for name in COLUMNS)
-        text = label_text(head["labels"], lang) + "".join(delta_text(head, kind) for kind in kinds)
+        text = label_text(head["labels"], lang) + "".join(delta_text(head, kind, words) for kind in kinds)
         lines.append(f"{head['layer'] + 1:>3} {head['head'] + 1} {cells} {best_scan(head)['k']:>3}  {text}")
     bases = [card["heads"][0]["scores"].get(name, {}).get("base") for name in COLUMNS]
     lines.append("      " + " ".join(f"{shown(base):>9}" for base in bases) + f"      {words['base']}")
     for entry in card.get("groups", []):
         lines.append(
-            f"{entry['name']} ({len(entry['heads'])})" + "".join(delta_text(entry, kind) for kind in kinds)
+            f"{group_text(entry['name'], words)} ({len(entry['heads'])})"
+            + "".join(delta_text(entry, kind, words) for kind in kinds)
         )
     lines += ["", *start_lines(card, lang)]
     for row in card["sensitivity"]:
@@ -90,14 +93,19 @@ def shown(x: float | None) -> str:
     return "–" if x is None else f"{x:.3f}"
 
 
-def delta_text(entry: Mapping[str, Any], kind: str) -> str:
+def group_text(name: str, words: Mapping[str, str]) -> str:
+    """A group's name in the language of the words: "induction", "random, as many as induction", "layer 3"."""
+    return " ".join(words.get(part, part) for part in name.rpartition(" ")[::2] if part)
+
+
+def delta_text(entry: Mapping[str, Any], kind: str, words: Mapping[str, str]) -> str:
     """The change of the loss of all targets and of repeated pairs."""
     parts = []
     for name in ("all", "pair"):
         cell = entry["ablation"][kind].get(name)
         if cell:
             bounds = " [{:+.3f}, {:+.3f}]".format(*cell["interval"]) if cell["interval"] else ""
-            parts.append(f"{name} {cell['nats']:+.4f}{bounds}")
+            parts.append(f"{words[name]} {cell['nats']:+.4f}{bounds}")
     return f"  Δ{kind}: " + ", ".join(parts)
 
 

@@ -26,13 +26,13 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from rostok import __version__
 from rostok.attention import codec, scores
-from rostok.attention.capture import open_subject
+from rostok.attention.capture import Pieces, aim, open_subject, spelling
 from rostok.attention.examples import examples_json
 from rostok.attention.maps import read_text
 from rostok.attention.reference import forward, rms_norm, rope, softmax
@@ -81,14 +81,6 @@ STORIES: dict[str, tuple[str, str, str]] = {
 }  # fmt: skip
 
 
-class Pieces(Protocol):
-    """What is needed of a tokenizer: the bytes of a token, the id of the start sign, text -> ids."""
-
-    @property
-    def start_id(self) -> int: ...
-    def piece(self, id: int, /) -> bytes: ...
-
-
 # ---- one run on one text -> a document ---------------------------------------------------------------------
 
 
@@ -128,7 +120,7 @@ def document(
             )
     pieces, partial = zip(*(_piece(tokenizer.piece(int(i))) for i in ids), strict=True)
     pieces = ["◆" if i == tokenizer.start_id else piece for i, piece in zip(ids, pieces, strict=True)]
-    view = opening(pattern, pieces, look)
+    view = opening(pattern, spelling(tokenizer, ids), look)
     if steps is None:
         steps = [(view["layer"], view["head"])]
     return {
@@ -156,7 +148,14 @@ def _model(
     parameters = sum(int(np.size(w)) for w in weights.values())
     shown = {name: config.get(name) for name in names}
     d_head = int(config["d_model"]) // int(config["n_head"])
-    return {"name": run, "kind": kind, **shown, "d_head": d_head, "parameters": parameters}
+    return {
+        "name": run,
+        "kind": kind,
+        **shown,
+        "norm_eps": config.get("norm_eps", 1e-6),
+        "d_head": d_head,
+        "parameters": parameters,
+    }
 
 
 def _piece(raw: bytes) -> tuple[str, bool]:
@@ -305,39 +304,26 @@ def _label(found: Mapping[str, Any], even: Mapping[str, float | None]) -> tuple[
     return "other", ""
 
 
-def opening(pattern: np.ndarray, pieces: Sequence[str], look: tuple[str, str] | None) -> dict[str, int]:
+def opening(pattern: np.ndarray, raw: Sequence[bytes], look: tuple[str, str] | None) -> dict[str, int]:
     """Which layer, head and token (0-based) the page shows first: of all heads the one that looks hardest there.
 
-    `look` names a query word and a key word. Raises UserError where one of them is not in the text.
+    `look` names a query word and a key word. Raises UserError where one is not in the text, or the key never before
+    the query.
     """
-    query, keys = len(pieces) - 1, list(range(1, max(1, len(pieces) - 2)))  # neither ◆ nor the neighbours
+    query, keys = len(raw) - 1, list(range(1, max(1, len(raw) - 2)))  # neither ◆ nor the neighbours
     if look:
-        query, keys = _aim(pieces, *look)
+        query, keys = _aim(raw, *look)
     weight = pattern[:, :, query, keys].sum(-1)  # (L, H)
     layer, head = np.unravel_index(int(weight.argmax()), weight.shape)
     return {"layer": int(layer), "head": int(head), "token": query}
 
 
-def _aim(pieces: Sequence[str], query_word: str, key_word: str) -> tuple[int, list[int]]:
+def _aim(raw: Sequence[bytes], query: str, key: str) -> tuple[int, list[int]]:
     """The last token of the last mention of one word, and the tokens of the earlier mentions of the other."""
-    mentions = {word: _mentions(pieces, word) for word in (query_word, key_word)}
-    for word, found in mentions.items():
-        if not found:
-            shown = " ".join(piece.strip() for piece in pieces[1:25])
-            raise UserError(f"the word {word!r} is not in the text; choose one of: {shown} ...")
-    last, earlier = mentions[query_word][-1], mentions[key_word]
-    if (
-        query_word == key_word and len(last) > 1
-    ):  # a name in pieces: from its first to what followed the first before
-        return last[0], [at[1] for at in earlier[:-1]] or [last[0]]
-    return last[-1], [j for at in earlier for j in at if j < last[0]] or [last[-1]]
-
-
-def _mentions(pieces: Sequence[str], word: str) -> list[list[int]]:
-    """For every mention of the word the tokens that it is written with."""
-    owner = [j for j, piece in enumerate(pieces) for _ in piece]  # character -> token
-    found = re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", "".join(pieces))
-    return [list(dict.fromkeys(owner[match.start() : match.end()])) for match in found if word]
+    asked, earlier = aim(raw, query, key)
+    if query == key and len(asked) > 1:  # a name in pieces: from its first to what followed the first before
+        return asked[0], [at[:2][-1] for at in earlier]
+    return asked[-1], [place for at in earlier for place in at]
 
 
 # ---- a page without a model ----------------------------------------------------------------------------------
@@ -369,7 +355,14 @@ def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
     }
     tensors = {"blocks.0.attn.proj.weight": np.tile(w_o.T, 6), "blocks.0.attn.q_norm.weight": np.ones(d_head),
                "blocks.0.attn.k_norm.weight": np.ones(d_head)}  # fmt: skip
-    config = {"n_layer": 1, "n_head": 6, "d_model": 384, "context": 512, "rope_theta": 10000.0}
+    config = {
+        "n_layer": 1,
+        "n_head": 6,
+        "d_model": 384,
+        "context": 512,
+        "rope_theta": 10000.0,
+        "norm_eps": 1e-6,
+    }
     return {
         "format": FORMAT, "version": VERSION, "created_with": __version__,
         "model": {**_model("rules", "rule", {}, config), "parameters": None},
@@ -379,7 +372,7 @@ def _demo(name: str, story: str, query: str, key: str) -> dict[str, Any]:
         **codec.encode(pattern),
         "qkv": _qkv(trace, tensors, config, [(0, 5)]),
         "heads": head_scores(pattern, ids.tolist(), 0), "even": even_scores(ids.tolist(), 0),
-        "view": opening(pattern, pieces, (query, key)),
+        "view": opening(pattern, [piece.encode() for piece in pieces], (query, key)),
         "checks": {},
     }  # fmt: skip
 
@@ -528,6 +521,14 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{out} exists; give --force to overwrite it, or another --out")
     if args.demo == bool(args.run):
         raise UserError("give a run folder or --demo, one of the two")
+    asked = [name for name in ("text", "file", "compare", "query", "key") if getattr(args, name) is not None]
+    asked += ["steps"] * bool(args.steps)
+    if args.demo and asked:
+        raise UserError(f"--demo shows its own texts and heads. Got --{asked[0]}; give a run folder for that")
+    if (args.query is None) != (args.key is None):
+        raise UserError("--query and --key go together: from which word, to which word")
+    if args.query is not None and args.text is None and args.file is None:
+        raise UserError("--query and --key are words of your text; give --text or --file too")
     documents = demo_documents() if args.demo else run_documents(args)
     if out.suffix == ".json":
         size = write_page(out, json.dumps(documents, ensure_ascii=False, allow_nan=False))
@@ -561,10 +562,8 @@ def _texts(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
     """Name -> (text, query word, key word) or (text,)."""
     if args.text is None and args.file is None:
         return dict(STORIES)
-    if bool(args.query) != bool(args.key):
-        raise UserError("--query and --key go together: from which word, to which word")
     text = read_text(args)
-    return {"own": (text, args.query, args.key) if args.query else (text,)}
+    return {"own": (text, args.query, args.key) if args.query is not None else (text,)}
 
 
 def _steps(words: str, n_layer: int, n_head: int) -> list[tuple[int, int]] | None:

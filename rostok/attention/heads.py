@@ -535,9 +535,11 @@ def add_ablation(
     card: dict[str, Any], subject: Subject, texts: Sequence[Array], kind: str, group: str | None, seed: int
 ) -> None:
     """Put into each head's record, and into card["groups"], what silencing costs; by kind, then by class of target."""
+    from rostok.evaluate import resampling_units, target_list
+
     places, groups = all_heads(subject), head_groups(card, group, seed)
     classes = target_kinds(subject, texts)
-    texts_of = np.repeat(np.arange(len(texts)), [len(ids) for ids in texts])
+    units = resampling_units(target_list(texts, subject.tokenizer.start_id))
     card["ablation"] = {"texts": len(texts), "targets": len(classes), "kinds": []}
     card["groups"] = [{"name": name, "heads": heads} for name, heads in groups]
     for each in ABLATIONS if kind == "all" else (kind,):
@@ -545,7 +547,7 @@ def add_ablation(
         asked = [[place] for place in places] + [heads for _, heads in groups]
         deltas = changes(subject, texts, asked, each)  # (heads + groups, targets)
         for entry, values in zip([*card["heads"], *card["groups"]], deltas, strict=True):
-            entry.setdefault("ablation", {})[each] = by_class(values, classes, texts_of)
+            entry.setdefault("ablation", {})[each] = by_class(values, classes, units)
 
 
 def head_groups(card: Mapping[str, Any], group: str | None, seed: int) -> list[tuple[str, list[Place]]]:
@@ -566,15 +568,15 @@ def head_groups(card: Mapping[str, Any], group: str | None, seed: int) -> list[t
     return [(name, heads) for name, heads in found if heads]
 
 
-def by_class(values: Array, classes: Array, texts_of: Array) -> dict[str, Any]:
-    """Mean change and its 95 % interval (texts are drawn) over all targets and over those new, seen and pair."""
+def by_class(values: Array, classes: Array, units: Array) -> dict[str, Any]:
+    """Mean change and its 95 % interval (units are drawn) over all targets and over those new, seen and pair."""
     from rostok.evaluate import mean_interval
 
     result = {}
     for name in ("all", "new", "seen", "pair"):
         mine = np.ones(len(values), bool) if name == "all" else classes == name
         if mine.any():
-            bounds = mean_interval(values[mine], texts_of[mine])
+            bounds = mean_interval(values[mine], units[mine])
             result[name] = {"nats": number(values[mine].mean()), "interval": bounds, "n": int(mine.sum())}
     return result
 

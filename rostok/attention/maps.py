@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from rostok import __version__
-from rostok.attention.capture import View, look, open_subject
+from rostok.attention.capture import View, is_text, look, open_subject
 from rostok.errors import UserError
 
 KINDS = (".png", ".svg", ".json", ".csv")
@@ -63,6 +63,8 @@ def read_text(args: argparse.Namespace) -> str:
     if (args.text is None) == (args.file is None):
         raise UserError("give the text to look at: --text 'Once upon a time', or --file FILE, one of the two")
     if args.text is not None:
+        if not is_text(args.text):
+            raise UserError("--text is not UTF-8 text; give it in UTF-8, or --file FILE")
         return args.text
     try:
         return sys.stdin.read() if args.file == "-" else Path(args.file).read_text("utf-8")

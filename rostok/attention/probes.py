@@ -23,7 +23,7 @@ import numpy as np
 
 from rostok import __version__
 from rostok.attention.ablate import Place, all_heads, silence
-from rostok.attention.capture import Subject, look, open_subject
+from rostok.attention.capture import Subject, is_text, look, open_subject
 from rostok.attention.card import verified
 from rostok.attention.heads import maps_of, number
 from rostok.attention.maps import check_out, write_file
@@ -34,7 +34,7 @@ from rostok.errors import UserError
 BOOK_NAME = '"or" after the second "Z" in gpt-1: under 1 %'
 BOOK_PRONOUN = 0.82  # "he" -> "Tom", layer 6 head 4 of the texts' own checkpoint
 FILLERS = (10, 50, 100, 200, 400)
-TOP = 3
+TOP, TOKENS = 3, 40  # heads silenced; tokens put in between
 
 # ---- the story of a name -----------------------------------------------------------------------------------
 
@@ -72,7 +72,7 @@ def filler(subject: Subject, tokens: int) -> str:
     return text
 
 
-def tell(subject: Subject, name: str, first: str | None = None, tokens: int = 40) -> Story:
+def tell(subject: Subject, name: str, first: str | None = None, tokens: int = TOKENS) -> Story:
     """The story with three mentions of `name`; the first is `first` if that is given ("": there is none).
 
     Raises UserError where the name falls into other pieces at one mention than at another, or the story is too long.
@@ -105,11 +105,11 @@ def pieces_at(text: str, begin: int, length: int, ends: Array) -> list[int]:
     return [i for i in range(1, len(ends)) if ends[i] > low and ends[i - 1] < high]
 
 
-def check_name(subject: Subject, name: str) -> Story:
+def check_name(subject: Subject, name: str, tokens: int = TOKENS) -> Story:
     """The story of a user's name. Raises UserError for an unfit one."""
-    if not name.strip() or name != name.strip():
-        raise UserError(f"--name must be a word or two. Got {name!r}; try --name 'Zorbin Plax'")
-    story = tell(subject, name)
+    if not name.strip() or name != name.strip() or not is_text(name):
+        raise UserError(f"--name must be a word or two in UTF-8. Got {name!r}; try --name 'Zorbin Plax'")
+    story = tell(subject, name, tokens=tokens)
     if len(story.pieces) < 3:
         pieces = [subject.piece(i) for i in story.pieces]
         raise UserError(
@@ -158,7 +158,7 @@ def gain(p: Array) -> float:
     return float((np.log(p[1, 1:]) - np.log(p[0, 1:])).sum())
 
 
-def random_names(subject: Subject, wanted: int, seed: int) -> list[Story]:
+def random_names(subject: Subject, wanted: int, seed: int, tokens: int = TOKENS) -> list[Story]:
     """Stories of `wanted` random names of at least three pieces that are the same at each mention."""
     rng, stories, tried = np.random.default_rng(seed), [], set()
     for _ in range(40 * wanted):
@@ -171,7 +171,7 @@ def random_names(subject: Subject, wanted: int, seed: int) -> list[Story]:
             continue
         tried.add(name)
         try:
-            story = tell(subject, name)
+            story = tell(subject, name, tokens=tokens)
         except UserError:
             continue
         if len(story.pieces) >= 3:
@@ -206,7 +206,7 @@ def add_name_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--filler",
         type=int,
-        default=40,
+        default=TOKENS,
         metavar="N",
         help="tokens between the first and the second mention (40)",
     )
@@ -245,10 +245,9 @@ def say(found: dict[str, Any], as_text: Any, out: Any, args: argparse.Namespace)
 
 def name_probe(subject: Subject, name: str, tokens: int, names: int, seed: int) -> dict[str, Any]:
     """All that is asked about one name and its controls, of one run."""
-    check_name(subject, name)
-    story = tell(subject, name, tokens=tokens)
+    story = check_name(subject, name, tokens)
     p, rank = of_mentions(expect(subject, story.ids), story)
-    stories = random_names(subject, names, seed)
+    stories = random_names(subject, names, seed, tokens)
     chances = [of_mentions(expect(subject, other.ids), other)[0] for other in stories]
     result = {
         "model": subject.name, "kind": subject.config["kind"], "pieces": subject.pieces(story.pieces), "filler": tokens,

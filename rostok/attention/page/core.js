@@ -33,13 +33,14 @@ export function mix(weights, values) {
   weights.forEach((w, j) => { for (let i = 0; i < out.length; i++) out[i] += w * values[j][i]; });
   return out;
 }
-export function headKeys({ k, kGain, theta }) { // the keys of all tokens, normed and turned: the same for every query
-  const kNorm = k.map((row) => rmsNorm(row, kGain));
+// The keys of all tokens, normed and turned: the same for every query.
+export function headKeys({ k, kGain, theta, eps }) {
+  const kNorm = k.map((row) => rmsNorm(row, kGain, eps));
   return { kNorm, kRope: kNorm.map((row, j) => rope(row, j, theta)) };
 }
-// All steps of one query: raw rows in, every number of the step cards out.
-export function headSteps({ q, k, v, qGain, kGain, t, theta, keys = headKeys({ k, kGain, theta }) }) {
-  const qNorm = rmsNorm(q[t], qGain), qRope = rope(qNorm, t, theta), d = q[t].length, [kNorm, kRope] = [keys.kNorm, keys.kRope].map((rows) => rows.slice(0, t + 1));
+// All steps of one query: raw rows and headKeys in, every number of the step cards out.
+export function headSteps({ q, v, qGain, t, theta, eps, keys }) {
+  const qNorm = rmsNorm(q[t], qGain, eps), qRope = rope(qNorm, t, theta), d = q[t].length, [kNorm, kRope] = [keys.kNorm, keys.kRope].map((rows) => rows.slice(0, t + 1));
   const dots = Array.from({ length: t + 1 }, (_, j) => dot(qRope, kRope[j])), scaled = dots.map((x) => x / Math.sqrt(d));
   const top = Math.max(...scaled), exps = scaled.map((s) => Math.exp(s - top)), total = sum(exps);
   const weights = exps.map((e) => e / total);

@@ -24,9 +24,9 @@ export function drawSteps() {
   const head = own ?? doc.steps[0], name = headName(head.layer, head.head); // a head without numbers here: show one that has them
   const note = own ? null : el("div", { class: "callout steps-note" }, el("span", { text: t("steps.other", { head: headName(p.layer, p.head), shown: name }) }),
     ...doc.steps.slice(0, 12).map((h) => button(headName(h.layer, h.head), () => p.pick(h.layer, h.head))));
-  const d = doc.model.d_head, theta = doc.model.rope_theta;
-  head.keys ??= headKeys({ k: head.k, kGain: head.k_gain, theta });
-  const s = headSteps({ q: head.q, v: head.v, qGain: head.q_gain, t: token, theta, keys: head.keys });
+  const d = doc.model.d_head, theta = doc.model.rope_theta, eps = doc.model.norm_eps;
+  head.keys ??= headKeys({ k: head.k, kGain: head.k_gain, theta, eps });
+  const s = headSteps({ q: head.q, v: head.v, qGain: head.q_gain, t: token, theta, eps, keys: head.keys });
   const row = doc.weights.row(head.layer, head.head, token), tops = doc.weights.top(head.layer, head.head, token).map(([j]) => j), best = tops[0], other = doc.text.T - 1 - token;
   const off = Math.max(...s.weights.map((w, j) => Math.abs(w - row[j])));
   const q = quoted(doc, token), k = quoted(doc, best);
