@@ -29,7 +29,7 @@ from model import GPT, GPTConfig, build_model
 from rostok import __version__, hf
 from rostok.checkpoint import Run, load_run, read_tensors, write_bytes, write_text
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.tokenizer import Tokenizer
+from rostok.tokenizer import Tokenizer, load_tokenizer
 
 KEPT = (
     "rostok.json"  # what Hugging Face has no place for: the run's config, state and original post-processor
@@ -77,9 +77,14 @@ def export_hf(run: Run, out: Path, command: str) -> None:
 
 
 def gpt_config(run: Run) -> GPTConfig:
-    """The config of a run that can be exported. Raises UserError for the window MLP."""
+    """The config of a run that can be exported. Raises UserError for the window MLP and for another token than ◆."""
     hf.refuse_window_mlp(run.model.config)
     assert isinstance(run.model, GPT)
+    if run.model.config.start_id != run.tokenizer.start_id:
+        raise UserError(
+            f"{run.step_folder / 'state.json'} says start_id {run.model.config.start_id}, the tokenizer "
+            f"{run.tokenizer.start_id}; correct it there, or import the folder anew"
+        )
     return run.model.config
 
 
@@ -220,9 +225,10 @@ def held_out(state: Mapping[str, Any], config: GPTConfig) -> str:
 def import_hf(source: Path, out: Path) -> None:
     """Write the run folder `out` from a Hugging Face folder. Raises UserError for what a GPT of Rostok has not."""
     config = hf.config_from_hf(read_json(source / "config.json"))
+    text = read_text(source / "tokenizer.json")
+    config["start_id"] = load_tokenizer(source).start_id
     kept = read_kept(source / KEPT) if (source / KEPT).is_file() else {}
     content = save(hf.weights_from_hf(read_weights(source), config))
-    text = read_text(source / "tokenizer.json")
     text = hf.remove_opening(text, kept["post_processor"]) if kept else text
     state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
     state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest()}

@@ -138,7 +138,10 @@ def config_to_hf(config: Sizes) -> dict[str, Any]:
 
 
 def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not."""
+    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not.
+
+    `start_id` is left out: the tokenizer knows it, and other programs leave bos_token_id empty.
+    """
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
     if not isinstance(heads, int) or not isinstance(width, int) or heads < 1 or not isinstance(rope, Mapping):
@@ -169,7 +172,6 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
             "tied": settings.get("tie_word_embeddings", False),
             "rope_theta": float(rope.get("rope_theta") or settings["rope_theta"]),
             "norm_eps": settings["rms_norm_eps"],
-            "start_id": settings["bos_token_id"] or 0,
         }
     except KeyError as error:
         raise UserError(f"config.json lacks {error}; is this the folder of a Qwen3 model?") from None

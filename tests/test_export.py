@@ -150,6 +150,39 @@ def test_a_folder_that_rostok_did_not_write_opens_too(tmp_path, tokenizer):
         torch.testing.assert_close(run.model(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4)
 
 
+def start_last(tokenizer: Tokenizer) -> str:
+    """The same tokenizer.json with ◆ as the last id, as other programs append their special tokens."""
+    content, last = json.loads(tokenizer._file_text), tokenizer.vocab_size - 1
+    vocab = content["model"]["vocab"]
+    content["model"]["vocab"] = {token: (number or last + 1) - 1 for token, number in vocab.items()}
+    content["added_tokens"][0]["id"] = last
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("bos", [None, 0])
+def test_the_opening_token_is_the_tokenizers(tmp_path, tokenizer, bos):
+    import gguf
+
+    out = export_run(make_run(tmp_path / "first", tokenizer), tmp_path / "hf")
+    (out / "rostok.json").unlink()
+    settings = json.loads((out / "config.json").read_text(encoding="utf-8")) | {"bos_token_id": bos}
+    (out / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (out / "tokenizer.json").write_text(start_last(tokenizer), encoding="utf-8")
+    export.main([str(out), "--import", "--out", str(tmp_path / "run")])
+    run = load_run(tmp_path / "run", build_model)
+    last = tokenizer.vocab_size - 1
+    assert export.gpt_config(run).start_id == run.tokenizer.start_id == last
+    same_ids(run.tokenizer, export_run(run.folder, tmp_path / "again"), TEXTS[:3])
+    reader = gguf.GGUFReader(export_run(run.folder, tmp_path / "run.gguf", "--to", "gguf"))
+    assert reader.fields["tokenizer.ggml.bos_token_id"].contents() == last
+
+
+def test_a_run_that_opens_texts_with_another_token_is_refused(tmp_path, tokenizer):
+    run = make_run(tmp_path / "run", tokenizer, start_id=5)
+    for kind in ("hf", "gguf"):
+        refuse("start_id 5, the tokenizer 0", run, "--to", kind, "--out", tmp_path / "out")
+
+
 def same_ids(tokenizer: Tokenizer, folder: Path, texts: list[str]) -> None:
     """Both tokenizers give the same ids, and the exported one puts ◆ in front."""
     from transformers import AutoTokenizer
