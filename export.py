@@ -229,7 +229,8 @@ def import_hf(source: Path, out: Path) -> None:
     config["start_id"] = load_tokenizer(source).start_id
     kept = read_kept(source / KEPT) if (source / KEPT).is_file() else {}
     content = save(hf.weights_from_hf(read_weights(source), config))
-    text = hf.remove_opening(text, kept["post_processor"]) if kept else text
+    found = kept.get("post_processor") or hf.found_processor(text, config["start_id"])
+    text = hf.remove_opening(text, found) if found else text
     state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
     state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest()}
 

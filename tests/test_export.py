@@ -196,6 +196,39 @@ def same_ids(tokenizer: Tokenizer, folder: Path, texts: list[str]) -> None:
     assert theirs.decode(ids, skip_special_tokens=True) == texts[0]
 
 
+def with_processor(text: str, processor: Any) -> str:
+    return json.dumps(json.loads(text) | {"post_processor": processor}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("earlier", [None, {"type": "ByteLevel", "trim_offsets": False}])
+def test_an_export_without_rostok_json_comes_back_without_the_opening(tmp_path, tokenizer, earlier):
+    text = with_processor(tokenizer._file_text, earlier)
+    opened, _ = hf.add_opening(text, tokenizer.start_id)
+    assert json.loads(hf.found_processor(opened, tokenizer.start_id) or "0") == earlier
+    assert hf.found_processor(text, tokenizer.start_id) is None
+    first = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "first")
+    (first / "rostok.json").unlink()
+    export.main([str(first), "--import", "--out", str(tmp_path / "back")])
+    assert (tmp_path / "back" / "tokenizer.json").read_bytes() == tokenizer._file_text.encode()
+    same_ids(tokenizer, export_run(tmp_path / "back", tmp_path / "second"), TEXTS[:3])
+
+
+def test_a_foreign_opening_is_kept_and_not_doubled(tmp_path, tokenizer):
+    """Their template may differ from ours: here it closes each text of a pair too."""
+    template = hf.opening_processor(tokenizer.start_id, None)
+    template["pair"].append(template["single"][0])
+    first = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "first")
+    (first / "rostok.json").unlink()
+    text = with_processor(tokenizer._file_text, {"type": "Sequence", "processors": [template]})
+    (first / "tokenizer.json").write_text(text, encoding="utf-8")
+    export.main([str(first), "--import", "--out", str(tmp_path / "back")])
+    second = export_run(tmp_path / "back", tmp_path / "second")
+    assert (second / "tokenizer.json").read_text(encoding="utf-8") == text
+    same_ids(tokenizer, second, TEXTS[:3])
+    export.main([str(second), "--import", "--out", str(tmp_path / "again")])
+    assert (tmp_path / "again" / "tokenizer.json").read_text(encoding="utf-8") == text
+
+
 def test_token_ids_are_equal(tmp_path, tokenizer):
     out = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "hf")
     same_ids(
