@@ -390,9 +390,8 @@ def write_gguf(run: Run, out: Path, kind: str) -> int:
 
     config = gpt_config(run)
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
-    to_gguf(
-        out, run.folder.name, weights, config, json.loads(tokenizer_json(run.tokenizer, run.folder)), kind
-    )
+    tokenizer = json.loads(tokenizer_json(run.tokenizer, run.folder))
+    to_gguf(out, run.folder.resolve().name, weights, config, tokenizer, kind)
     print(f"wrote {out} ({kind})")
     return 0
 

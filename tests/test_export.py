@@ -394,6 +394,14 @@ def test_a_gguf_file_holds_every_weight_and_the_tokenizer(tmp_path, tokenizer, k
     assert not list(tmp_path.glob(".*"))
 
 
+def test_a_gguf_file_is_named_after_the_run_from_inside_it(tmp_path, tokenizer, monkeypatch):
+    import gguf
+
+    monkeypatch.chdir(make_run(tmp_path / "tom", tokenizer))
+    reader = gguf.GGUFReader(export_run(Path(), tmp_path / "run.gguf", "--to", "gguf"))
+    assert reader.fields["general.name"].contents() == "tom"
+
+
 def test_rows_that_do_not_fit_q8_blocks_stay_f16(tmp_path, tokenizer):
     import gguf
 
