@@ -354,7 +354,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
     parser.add_argument("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
     parser.add_argument(
-        "--type", choices=["F32", "F16", "Q8_0"], default="F16", help="of matrices in a GGUF file"
+        "--type", choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)"
     )
     parser.add_argument(
         "--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)"
@@ -366,10 +366,12 @@ def main(argv: Sequence[str]) -> int:
         "--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder"
     )
     options = parser.parse_args(argv)
-    if options.back and (options.to != "hf" or options.check or options.step):
-        parser.error("--import takes no --to, --check or --step")
+    if options.back and (options.to != "hf" or options.type or options.check or options.step):
+        parser.error("--import takes no --to, --type, --check or --step")
     if options.check and options.to == "gguf":
         parser.error("--check compares a Hugging Face folder; leave it out for --to gguf")
+    if options.to != "gguf" and not options.back:
+        refuse_gguf_words(options)
     check_out(options.out)
     if options.back:
         import_hf(options.run, options.out)
@@ -377,12 +379,22 @@ def main(argv: Sequence[str]) -> int:
         return 0
     run = load_run(options.run, build_model, options.step)
     if options.to == "gguf":
-        return write_gguf(run, options.out, options.type)
+        return write_gguf(run, options.out, options.type or "F16")
     export_hf(run, options.out, " ".join(["python export.py", *argv]))
     print(f"wrote {options.out}")
     if options.check:
         print(check(run, options.out))
     return 0
+
+
+def refuse_gguf_words(options: argparse.Namespace) -> None:
+    """Raise UserError for a command that means a GGUF file and asks for a folder."""
+    kind = f"--type {options.type} " if options.type else ""
+    if kind or options.out.suffix.lower() == ".gguf":
+        got = kind.strip() or f"--out {options.out}"
+        raise UserError(
+            f"{got} needs --to gguf; type {verb('export')} {options.run} --to gguf {kind}--out {options.out}"
+        )
 
 
 def write_gguf(run: Run, out: Path, kind: str) -> int:

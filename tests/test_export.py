@@ -290,6 +290,17 @@ def test_nothing_is_overwritten(tmp_path, tokenizer):
     refuse("exists already", out, "--import", "--out", run)
 
 
+def test_the_words_of_a_gguf_file_need_to_gguf(tmp_path, tokenizer):
+    run = make_run(tmp_path / "run", tokenizer)
+    out = tmp_path / "x.gguf"
+    refuse(f"--type Q8_0 needs .* --to gguf --type Q8_0 --out {out}$", run, "--type", "Q8_0", "--out", out)
+    refuse("--type F16 needs --to gguf", run, "--type", "F16", "--out", tmp_path / "hf")
+    refuse(f"--out {out} needs --to gguf; type .* {run} --to gguf --out {out}$", run, "--out", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(SystemExit):
+        export.main([str(run), "--import", "--type", "F32", "--out", str(out)])
+
+
 def test_a_missing_package_gives_its_extra(tmp_path, tokenizer, monkeypatch):
     run = make_run(tmp_path / "run", tokenizer)
     for package, words in {"transformers": ["--check"], "gguf": ["--to", "gguf"]}.items():
