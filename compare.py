@@ -361,8 +361,8 @@ def notes(runs: Sequence[Run], folders: Sequence[Path], opened: dict[Path, Data]
         trained = run.state.get("data_sha256")
         if not isinstance(trained, dict) or trained.get("valid") != opened[folder].split("valid").sha256:
             result.append(
-                f"{run.folder.name} was trained from other shards: make sure that it has not read these texts; "
-                "the counting models have learnt from this folder's training part"
+                f"{run.folder.resolve().name} was trained from other shards: make sure that it has not read "
+                "these texts; the counting models have learnt from this folder's training part"
             )
     return result
 

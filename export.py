@@ -29,7 +29,7 @@ from model import GPT, GPTConfig, build_model
 from rostok import __version__, hf
 from rostok.checkpoint import Run, load_run, read_tensors, write_bytes, write_text
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.tokenizer import Tokenizer
+from rostok.tokenizer import Tokenizer, load_tokenizer
 
 KEPT = (
     "rostok.json"  # what Hugging Face has no place for: the run's config, state and original post-processor
@@ -77,9 +77,14 @@ def export_hf(run: Run, out: Path, command: str) -> None:
 
 
 def gpt_config(run: Run) -> GPTConfig:
-    """The config of a run that can be exported. Raises UserError for the window MLP."""
+    """The config of a run that can be exported. Raises UserError for the window MLP and for another token than ◆."""
     hf.refuse_window_mlp(run.model.config)
     assert isinstance(run.model, GPT)
+    if run.model.config.start_id != run.tokenizer.start_id:
+        raise UserError(
+            f"{run.step_folder / 'state.json'} says start_id {run.model.config.start_id}, the tokenizer "
+            f"{run.tokenizer.start_id}; correct it there, or import the folder anew"
+        )
     return run.model.config
 
 
@@ -220,10 +225,12 @@ def held_out(state: Mapping[str, Any], config: GPTConfig) -> str:
 def import_hf(source: Path, out: Path) -> None:
     """Write the run folder `out` from a Hugging Face folder. Raises UserError for what a GPT of Rostok has not."""
     config = hf.config_from_hf(read_json(source / "config.json"))
+    text = read_text(source / "tokenizer.json")
+    config["start_id"] = load_tokenizer(source).start_id
     kept = read_kept(source / KEPT) if (source / KEPT).is_file() else {}
     content = save(hf.weights_from_hf(read_weights(source), config))
-    text = read_text(source / "tokenizer.json")
-    text = hf.remove_opening(text, kept["post_processor"]) if kept else text
+    found = kept.get("post_processor") or hf.found_processor(text, config["start_id"])
+    text = hf.remove_opening(text, found) if found else text
     state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
     state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest()}
 
@@ -347,7 +354,7 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
     parser.add_argument("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
     parser.add_argument(
-        "--type", choices=["F32", "F16", "Q8_0"], default="F16", help="of matrices in a GGUF file"
+        "--type", choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)"
     )
     parser.add_argument(
         "--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)"
@@ -359,10 +366,12 @@ def main(argv: Sequence[str]) -> int:
         "--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder"
     )
     options = parser.parse_args(argv)
-    if options.back and (options.to != "hf" or options.check or options.step):
-        parser.error("--import takes no --to, --check or --step")
+    if options.back and (options.to != "hf" or options.type or options.check or options.step):
+        parser.error("--import takes no --to, --type, --check or --step")
     if options.check and options.to == "gguf":
         parser.error("--check compares a Hugging Face folder; leave it out for --to gguf")
+    if options.to != "gguf" and not options.back:
+        refuse_gguf_words(options)
     check_out(options.out)
     if options.back:
         import_hf(options.run, options.out)
@@ -370,7 +379,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     run = load_run(options.run, build_model, options.step)
     if options.to == "gguf":
-        return write_gguf(run, options.out, options.type)
+        return write_gguf(run, options.out, options.type or "F16")
     export_hf(run, options.out, " ".join(["python export.py", *argv]))
     print(f"wrote {options.out}")
     if options.check:
@@ -378,14 +387,23 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
+def refuse_gguf_words(options: argparse.Namespace) -> None:
+    """Raise UserError for a command that means a GGUF file and asks for a folder."""
+    kind = f"--type {options.type} " if options.type else ""
+    if kind or options.out.suffix.lower() == ".gguf":
+        got = kind.strip() or f"--out {options.out}"
+        raise UserError(
+            f"{got} needs --to gguf; type {verb('export')} {options.run} --to gguf {kind}--out {options.out}"
+        )
+
+
 def write_gguf(run: Run, out: Path, kind: str) -> int:
     from rostok.to_gguf import to_gguf
 
     config = gpt_config(run)
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
-    to_gguf(
-        out, run.folder.name, weights, config, json.loads(tokenizer_json(run.tokenizer, run.folder)), kind
-    )
+    tokenizer = json.loads(tokenizer_json(run.tokenizer, run.folder))
+    to_gguf(out, run.folder.resolve().name, weights, config, tokenizer, kind)
     print(f"wrote {out} ({kind})")
     return 0
 

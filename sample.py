@@ -352,7 +352,7 @@ class Watcher:
     """Another run that reads along and says what it would have written."""
 
     def __init__(self, run: "Run", prompt: str, options: argparse.Namespace) -> None:
-        self.name, self.top = run.folder.name, options.top_tokens
+        self.name, self.top = run.folder.resolve().name, options.top_tokens
         self.reader = make_reader(run, [prompt_ids(run, prompt)], replace_past(options))
 
     def follow(self, id: int) -> "tuple[float, tuple[Choice, ...]]":

@@ -138,7 +138,10 @@ def config_to_hf(config: Sizes) -> dict[str, Any]:
 
 
 def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not."""
+    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not.
+
+    `start_id` is left out: the tokenizer knows it, and other programs leave bos_token_id empty.
+    """
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
     if not isinstance(heads, int) or not isinstance(width, int) or heads < 1 or not isinstance(rope, Mapping):
@@ -169,7 +172,6 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
             "tied": settings.get("tie_word_embeddings", False),
             "rope_theta": float(rope.get("rope_theta") or settings["rope_theta"]),
             "norm_eps": settings["rms_norm_eps"],
-            "start_id": settings["bos_token_id"] or 0,
         }
     except KeyError as error:
         raise UserError(f"config.json lacks {error}; is this the folder of a Qwen3 model?") from None
@@ -206,15 +208,32 @@ def opening_processor(start_id: int, earlier: dict[str, Any] | None) -> dict[str
     return {"type": "Sequence", "processors": [earlier, template]} if earlier else template
 
 
+def opens(processor: Any) -> bool:
+    """Whether a post-processor puts ◆ in front of each text already.
+
+    >>> opens(opening_processor(0, {"type": "ByteLevel"})), opens({"type": "ByteLevel"}), opens(None)
+    (True, False, False)
+    """
+    match processor:
+        case {"type": "Sequence", "processors": [*parts]}:
+            return any(opens(part) for part in parts)
+        case {"single": [{"SpecialToken": {"id": token}}, *_]}:
+            return token == OPENING
+    return False
+
+
 def add_opening(text: str, start_id: int) -> tuple[str, str]:
-    """tokenizer.json that opens each text with ◆, and the JSON value that was replaced. All other bytes stay.
+    """tokenizer.json that opens each text with ◆ once, and the JSON value that was replaced. All other bytes stay.
 
     >>> add_opening('{"post_processor": null, "model": {}}', 0)[1]
     'null'
     """
     start, end = post_processor_span(text)
     replaced = text[start:end]
-    processor = opening_processor(start_id, json.loads(replaced))
+    earlier = json.loads(replaced)
+    if opens(earlier):
+        return text, replaced
+    processor = opening_processor(start_id, earlier)
     return text[:start] + json.dumps(processor, ensure_ascii=False) + text[end:], replaced
 
 
@@ -222,6 +241,17 @@ def remove_opening(text: str, replaced: str) -> str:
     """The inverse of `add_opening`: the run's own tokenizer.json, byte for byte."""
     start, end = post_processor_span(text)
     return text[:start] + replaced + text[end:]
+
+
+def found_processor(text: str, start_id: int) -> str | None:
+    """What `add_opening` replaced, read from its result (spacing may differ); None where that is not one."""
+    template = opening_processor(start_id, None)
+    match json.loads(text).get("post_processor"):
+        case {"type": "Sequence", "processors": [earlier, last]} if last == template:
+            return json.dumps(earlier, ensure_ascii=False)
+        case found if found == template:
+            return "null"
+    return None
 
 
 def tokenizer_config(context: int) -> dict[str, Any]:

@@ -150,6 +150,39 @@ def test_a_folder_that_rostok_did_not_write_opens_too(tmp_path, tokenizer):
         torch.testing.assert_close(run.model(ids), theirs(ids).logits, atol=1e-4, rtol=1e-4)
 
 
+def start_last(tokenizer: Tokenizer) -> str:
+    """The same tokenizer.json with ◆ as the last id, as other programs append their special tokens."""
+    content, last = json.loads(tokenizer._file_text), tokenizer.vocab_size - 1
+    vocab = content["model"]["vocab"]
+    content["model"]["vocab"] = {token: (number or last + 1) - 1 for token, number in vocab.items()}
+    content["added_tokens"][0]["id"] = last
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("bos", [None, 0])
+def test_the_opening_token_is_the_tokenizers(tmp_path, tokenizer, bos):
+    import gguf
+
+    out = export_run(make_run(tmp_path / "first", tokenizer), tmp_path / "hf")
+    (out / "rostok.json").unlink()
+    settings = json.loads((out / "config.json").read_text(encoding="utf-8")) | {"bos_token_id": bos}
+    (out / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (out / "tokenizer.json").write_text(start_last(tokenizer), encoding="utf-8")
+    export.main([str(out), "--import", "--out", str(tmp_path / "run")])
+    run = load_run(tmp_path / "run", build_model)
+    last = tokenizer.vocab_size - 1
+    assert export.gpt_config(run).start_id == run.tokenizer.start_id == last
+    same_ids(run.tokenizer, export_run(run.folder, tmp_path / "again"), TEXTS[:3])
+    reader = gguf.GGUFReader(export_run(run.folder, tmp_path / "run.gguf", "--to", "gguf"))
+    assert reader.fields["tokenizer.ggml.bos_token_id"].contents() == last
+
+
+def test_a_run_that_opens_texts_with_another_token_is_refused(tmp_path, tokenizer):
+    run = make_run(tmp_path / "run", tokenizer, start_id=5)
+    for kind in ("hf", "gguf"):
+        refuse("start_id 5, the tokenizer 0", run, "--to", kind, "--out", tmp_path / "out")
+
+
 def same_ids(tokenizer: Tokenizer, folder: Path, texts: list[str]) -> None:
     """Both tokenizers give the same ids, and the exported one puts ◆ in front."""
     from transformers import AutoTokenizer
@@ -161,6 +194,39 @@ def same_ids(tokenizer: Tokenizer, folder: Path, texts: list[str]) -> None:
     assert theirs.bos_token_id == theirs.eos_token_id == tokenizer.start_id
     ids = theirs(texts[0])["input_ids"]
     assert theirs.decode(ids, skip_special_tokens=True) == texts[0]
+
+
+def with_processor(text: str, processor: Any) -> str:
+    return json.dumps(json.loads(text) | {"post_processor": processor}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("earlier", [None, {"type": "ByteLevel", "trim_offsets": False}])
+def test_an_export_without_rostok_json_comes_back_without_the_opening(tmp_path, tokenizer, earlier):
+    text = with_processor(tokenizer._file_text, earlier)
+    opened, _ = hf.add_opening(text, tokenizer.start_id)
+    assert json.loads(hf.found_processor(opened, tokenizer.start_id) or "0") == earlier
+    assert hf.found_processor(text, tokenizer.start_id) is None
+    first = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "first")
+    (first / "rostok.json").unlink()
+    export.main([str(first), "--import", "--out", str(tmp_path / "back")])
+    assert (tmp_path / "back" / "tokenizer.json").read_bytes() == tokenizer._file_text.encode()
+    same_ids(tokenizer, export_run(tmp_path / "back", tmp_path / "second"), TEXTS[:3])
+
+
+def test_a_foreign_opening_is_kept_and_not_doubled(tmp_path, tokenizer):
+    """Their template may differ from ours: here it closes each text of a pair too."""
+    template = hf.opening_processor(tokenizer.start_id, None)
+    template["pair"].append(template["single"][0])
+    first = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "first")
+    (first / "rostok.json").unlink()
+    text = with_processor(tokenizer._file_text, {"type": "Sequence", "processors": [template]})
+    (first / "tokenizer.json").write_text(text, encoding="utf-8")
+    export.main([str(first), "--import", "--out", str(tmp_path / "back")])
+    second = export_run(tmp_path / "back", tmp_path / "second")
+    assert (second / "tokenizer.json").read_text(encoding="utf-8") == text
+    same_ids(tokenizer, second, TEXTS[:3])
+    export.main([str(second), "--import", "--out", str(tmp_path / "again")])
+    assert (tmp_path / "again" / "tokenizer.json").read_text(encoding="utf-8") == text
 
 
 def test_token_ids_are_equal(tmp_path, tokenizer):
@@ -222,6 +288,17 @@ def test_nothing_is_overwritten(tmp_path, tokenizer):
     refuse("exists already", run, "--to", "gguf", "--out", run)
     out = export_run(run, tmp_path / "hf")
     refuse("exists already", out, "--import", "--out", run)
+
+
+def test_the_words_of_a_gguf_file_need_to_gguf(tmp_path, tokenizer):
+    run = make_run(tmp_path / "run", tokenizer)
+    out = tmp_path / "x.gguf"
+    refuse(f"--type Q8_0 needs .* --to gguf --type Q8_0 --out {out}$", run, "--type", "Q8_0", "--out", out)
+    refuse("--type F16 needs --to gguf", run, "--type", "F16", "--out", tmp_path / "hf")
+    refuse(f"--out {out} needs --to gguf; type .* {run} --to gguf --out {out}$", run, "--out", out)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    with pytest.raises(SystemExit):
+        export.main([str(run), "--import", "--type", "F32", "--out", str(out)])
 
 
 def test_a_missing_package_gives_its_extra(tmp_path, tokenizer, monkeypatch):
@@ -326,6 +403,14 @@ def test_a_gguf_file_holds_every_weight_and_the_tokenizer(tmp_path, tokenizer, k
     torch.testing.assert_close(qkv, weights["blocks.1.attn.qkv.weight"], atol=tolerance, rtol=0)
     assert len(arrays) == 2 + 2 * 11
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_gguf_file_is_named_after_the_run_from_inside_it(tmp_path, tokenizer, monkeypatch):
+    import gguf
+
+    monkeypatch.chdir(make_run(tmp_path / "tom", tokenizer))
+    reader = gguf.GGUFReader(export_run(Path(), tmp_path / "run.gguf", "--to", "gguf"))
+    assert reader.fields["general.name"].contents() == "tom"
 
 
 def test_rows_that_do_not_fit_q8_blocks_stay_f16(tmp_path, tokenizer):

@@ -67,7 +67,9 @@ def test_probes_are_in_metrics_and_change_no_bit_of_the_run(probed_run: Path, ti
     assert tensors[0] == tensors[1]
 
 
-def test_forming_draws_and_prints(probed_run: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_forming_draws_and_prints(
+    probed_run: Path, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     outs = [tmp_path / name for name in ("a.svg", "b.svg", "c.png")]
     for out in outs:
         assert run(probed_run, "--out", out, "--lang", "ru" if out.suffix == ".png" else "en") == 0
@@ -80,6 +82,9 @@ def test_forming_draws_and_prints(probed_run: Path, tmp_path: Path, capsys: Capt
     assert run(probed_run, "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [probe["step"] for probe in found["probes"]] == [10, 20]
+    monkeypatch.chdir(probed_run)
+    assert run(".", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["run"] == found["run"] == probed_run.name
 
 
 def test_run_without_probes_and_wrong_file(

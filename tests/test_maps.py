@@ -46,6 +46,14 @@ def view(subject: Subject) -> View:
 # ---- values ------------------------------------------------------------------------------------------------
 
 
+def test_a_run_has_its_folders_name_from_wherever_it_is_opened(
+    tiny_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, path in ((tiny_run, "."), (next(tiny_run.glob("step-*")), "..")):
+        monkeypatch.chdir(place)
+        assert open_subject(path).name == open_subject(tiny_run).name == tiny_run.name
+
+
 def test_maps_and_losses_are_the_references(view: View, tiny_run: Path) -> None:
     run_folder = load_run(tiny_run, build_model)
     weights = load_weights(run_folder.step_folder / "model.safetensors")

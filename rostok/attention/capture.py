@@ -123,7 +123,7 @@ def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
         raise UserError(
             f"{step.parent / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
         )
-    name = step.parent.name or step.name
+    name = step.resolve().parent.name or step.name
     return Subject(name, weights, config, tokenizer, step.parent)
 
 

@@ -83,15 +83,16 @@ def run(args: argparse.Namespace) -> int:
     """`attend.py forming`: read metrics.jsonl, print the strongest head of each kind by step, draw all."""
     out = check_out(args.out, (".png", ".svg"), args.force)
     folder = Path(args.run)
+    name = folder.resolve().name
     records = read_metrics(folder / "metrics.jsonl")
     probed = [record for record in records if "heads" in record]
     if not probed:
         raise UserError(f"{folder} has no probes in metrics.jsonl; train with probe.every=100, say")
     if out:
-        write_file(out, picture(draw(records, folder.name, args.lang), out.suffix.lower()[1:]))
+        write_file(out, picture(draw(records, name, args.lang), out.suffix.lower()[1:]))
     if args.json:
         rows = [{key: record[key] for key in ("step", "tokens", "heads")} for record in probed]
-        print(json.dumps({"format": "rostok-forming", "version": 1, "run": folder.name, "probes": rows}))
+        print(json.dumps({"format": "rostok-forming", "version": 1, "run": name, "probes": rows}))
         return 0
     print(table(probed, args.lang))
     if out:
