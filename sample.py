@@ -451,10 +451,14 @@ class Session:
         tokenizer, options = self.run.tokenizer, self.options
         self.marks.append(len(self.reader.rows[0]))
         self.reader.append(0, *tokenizer.encode(line))
+        begun, shown = len(self.reader.rows[0]), ""
         text = TextStream(tokenizer.piece, options.stop)
 
         def stopped(_row: int, id: int) -> bool:
-            put(text.push(id))
+            nonlocal shown
+            new = text.push(id)
+            put(new)
+            shown += new
             return text.stopped
 
         sampling, end = sampling_of(options), tokenizer.start_id
@@ -466,6 +470,9 @@ class Session:
             if token.finish == "end":
                 print("\nnote: the model ended the text here; type on, or /new", file=sys.stderr)
                 del self.reader.rows[0][-1]  # so that the next line goes on with this text
+            if token.finish == "stop":  # the next line goes on with what was shown, without the stop text
+                self.reader.cut(0, begun)
+                self.reader.append(0, *tokenizer.encode(shown))
             if token.finish == "context":
                 print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)
         put(text.close() + "\n")

@@ -135,6 +135,25 @@ def test_undo_and_a_kept_cache_lead_to_the_same_text(say, monkeypatch):
     assert last("Tom had\n Mia\n", "--no-cache") == straight
 
 
+def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
+    sessions, begin = [], sample.Session.__init__
+    monkeypatch.setattr(sample.Session, "__init__", lambda *given: sessions.append(given[0]) or begin(*given))
+
+    def last(lines: str, *words: str) -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        out = say("--interactive", "--tokens", "20", "--temperature", "0.7", *words)[1]
+        session = sessions.pop()
+        read = b"".join(map(session.run.tokenizer.piece, session.reader.rows[0][1:])).decode(errors="replace")
+        assert read.replace("\n", "") == out.replace("\n", "")
+        return out
+
+    whole = last("Tom had\n")
+    stop = whole[13:16]  # in the middle of a text, perhaps of a token
+    cut = last("Tom had\n", "--stop", stop)
+    assert cut == whole[: whole.index(stop, 7)] + "\n"
+    assert last("Tom had\n Mia\n", "--stop", stop).startswith(cut + " Mia")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
