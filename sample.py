@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rostok.errors import Parser, UserError, run_main
+from rostok.errors import Parser, UserError, run_main, standard_input
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
     from rostok.checkpoint import Run
@@ -123,7 +123,7 @@ def read_prompts(options: argparse.Namespace) -> list[str]:
         return [options.prompt or ""]
     name = options.prompt_file
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+        data = standard_input().buffer.read() if name == "-" else Path(name).read_bytes()
         lines = data.decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UserError(
@@ -480,11 +480,11 @@ class Session:
 
 
 def interact(run: "Run", options: argparse.Namespace) -> None:
-    session = Session(run, options)
+    session, stdin = Session(run, options), standard_input()
     print(HELP, file=sys.stderr)
     while True:
         try:
-            line = input("> " if sys.stdin.isatty() else "")
+            line = input("> " if stdin.isatty() else "")
             if not session.answer(line):
                 return
         except UserError as error:
