@@ -12,6 +12,7 @@ All settings are explained in docs/sampling.md.
 """
 
 import argparse
+import io
 import json
 import sys
 import time
@@ -124,7 +125,8 @@ def read_prompts(options: argparse.Namespace) -> list[str]:
     name = options.prompt_file
     try:
         data = standard_input().buffer.read() if name == "-" else Path(name).read_bytes()
-        lines = data.decode("utf-8").splitlines()
+        text = io.StringIO(data.decode("utf-8-sig"), newline=None)  # U+2028 and the like end no line here
+        lines = [line.rstrip("\n") for line in text]
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UserError(
             f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line"

@@ -60,6 +60,16 @@ def test_many_prompts_from_files(say, tmp_path, monkeypatch):
     assert say("--prompt-file", "-", "--tokens", "5", "--samples", "2")[1] == one
 
 
+def test_lines_of_prompt_files_end_at_line_ends_only(tmp_path):
+    for name, content in (
+        ("p.txt", "\ufeffTom\u2028\x85had\r\n\nMia"),
+        ("p.jsonl", '\ufeff"Tom\u2028\x85had"\n{"prompt": ""}\r\n\n"Mia"\n'),
+    ):
+        (tmp_path / name).write_bytes(content.encode())
+        options = sample.parse(["run", "--prompt-file", str(tmp_path / name)])
+        assert sample.read_prompts(options) == ["Tom\u2028\x85had", "", "Mia"]
+
+
 def test_json_says_it_all(say):
     out = say("--json", "--samples", "3", "--tokens", "6", "--top-tokens", "4", "--prompt", "Tom")[1]
     records = [json.loads(line) for line in out.splitlines()]
