@@ -98,6 +98,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
     if options.interactive and (options.json or options.compare or options.top_tokens or options.samples > 1):
         parser.error("--interactive goes without --json, --compare, --top-tokens and --samples")
+    if options.json and options.compare:
+        parser.error("--json goes without --compare, which is a table; give one of them")
     return options
 
 

@@ -177,6 +177,7 @@ def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
         (["--top-tokens", "1000000000000"], "--top-tokens: must be 1000 or less"),
         (["--prompt", "a", "--interactive"], "exclude each other"),
         (["--json", "--interactive"], "goes without"),
+        (["--json", "--compare", "no-such-run"], "--json goes without --compare"),
         (["--prompt-file", "no-such-file"], "cannot read prompts from no-such-file"),
         (["--compare", "no-such-run"], "there is no run folder no-such-run"),
         (["--seed", "x"], "invalid int value"),
