@@ -24,7 +24,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,7 +37,7 @@ from tqdm import tqdm
 
 from rostok import corpora
 from rostok.corpora import Piece, ReadOptions, Spool
-from rostok.errors import Parser, UserError, run_main
+from rostok.errors import Parser, UserError, run_main, standard_input
 from rostok.shards import MANIFEST, Data, open_data, write_data
 from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
@@ -220,7 +219,7 @@ def tinystories(count: int | None) -> Source:
 
 def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> Source:
     if list(words) == ["-"]:
-        pieces = corpora.read_stream(sys.stdin.buffer, Path("standard input"), options)
+        pieces = corpora.read_stream(standard_input().buffer, Path("standard input"), options)
         return Source("stdin", None, corpora.first_texts(pieces, count))
     files = corpora.find_files(words)
     names = [utf8(file.name) for file in files]
@@ -317,12 +316,12 @@ def folder_beside(out: Path) -> Iterator[Path]:
     """A new folder beside `out` that takes its place at the end, or goes without a trace when something
     fails. A link is followed: the folder that it names is replaced.
     """
-    out = out.resolve()
+    asked, out = out, Path(os.path.realpath(out))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
     except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror or error}; give another --out") from None
+        raise UserError(f"cannot write {asked}: {error.strerror or error}; give another --out") from None
     try:
         yield folder
         folder.chmod(0o755)

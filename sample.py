@@ -12,6 +12,7 @@ All settings are explained in docs/sampling.md.
 """
 
 import argparse
+import io
 import json
 import sys
 import time
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rostok.errors import Parser, UserError, run_main
+from rostok.errors import Parser, UserError, run_main, standard_input
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
     from rostok.checkpoint import Run
@@ -97,6 +98,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
     if options.interactive and (options.json or options.compare or options.top_tokens or options.samples > 1):
         parser.error("--interactive goes without --json, --compare, --top-tokens and --samples")
+    if options.json and options.compare:
+        parser.error("--json goes without --compare, which is a table; give one of them")
     return options
 
 
@@ -123,8 +126,9 @@ def read_prompts(options: argparse.Namespace) -> list[str]:
         return [options.prompt or ""]
     name = options.prompt_file
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        lines = data.decode("utf-8").splitlines()
+        data = standard_input().buffer.read() if name == "-" else Path(name).read_bytes()
+        text = io.StringIO(data.decode("utf-8-sig"), newline=None)  # U+2028 and the like end no line here
+        lines = [line.rstrip("\n") for line in text]
     except (OSError, UnicodeDecodeError, ValueError) as error:
         raise UserError(
             f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line"
@@ -451,10 +455,14 @@ class Session:
         tokenizer, options = self.run.tokenizer, self.options
         self.marks.append(len(self.reader.rows[0]))
         self.reader.append(0, *tokenizer.encode(line))
+        begun, shown = len(self.reader.rows[0]), ""
         text = TextStream(tokenizer.piece, options.stop)
 
         def stopped(_row: int, id: int) -> bool:
-            put(text.push(id))
+            nonlocal shown
+            new = text.push(id)
+            put(new)
+            shown += new
             return text.stopped
 
         sampling, end = sampling_of(options), tokenizer.start_id
@@ -466,6 +474,9 @@ class Session:
             if token.finish == "end":
                 print("\nnote: the model ended the text here; type on, or /new", file=sys.stderr)
                 del self.reader.rows[0][-1]  # so that the next line goes on with this text
+            if token.finish == "stop":  # the next line goes on with what was shown, without the stop text
+                self.reader.cut(0, begun)
+                self.reader.append(0, *tokenizer.encode(shown))
             if token.finish == "context":
                 print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)
         put(text.close() + "\n")
@@ -473,11 +484,11 @@ class Session:
 
 
 def interact(run: "Run", options: argparse.Namespace) -> None:
-    session = Session(run, options)
+    session, stdin = Session(run, options), standard_input()
     print(HELP, file=sys.stderr)
     while True:
         try:
-            line = input("> " if sys.stdin.isatty() else "")
+            line = input("> " if stdin.isatty() else "")
             if not session.answer(line):
                 return
         except UserError as error:

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
 LONGEST = 1000  # characters of a message; a longer one loses its middle
@@ -30,8 +30,10 @@ def verb(name: str) -> str:
 
 def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | None = None) -> int:
     """Run a front file's `main(argv)`; give its exit code. A UserError becomes one line on stderr and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale says
-        reconfigure = getattr(stream, "reconfigure", None)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the shell (>&-): what goes there goes nowhere
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)  # UTF-8 whatever the locale says
         if reconfigure:
             reconfigure(encoding="utf-8", errors="replace")
     try:
@@ -59,6 +61,13 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         return refuse("there is not memory enough for this; give it less to work on")
 
 
+def standard_input() -> TextIO:
+    """sys.stdin. Raises UserError where the shell has closed it (<&-)."""
+    if sys.stdin is None:
+        raise UserError("standard input is closed; wanted text from it, e.g. < FILE")
+    return sys.stdin
+
+
 def refuse(message: str) -> int:
     """One line on stderr, whatever the message holds; the exit code of a UserError."""
     line = "".join(sign if sign.isprintable() else "\ufffd" for sign in " ".join(message.split()))
@@ -71,8 +80,7 @@ def refuse(message: str) -> int:
 
 def finish(code: int | None) -> int:
     """What main() gave, once all that it printed has left: a closed pipe or a full disk shows here, not at exit."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
     return code or 0
 
 

@@ -220,6 +220,9 @@ class Reader:
             self.slide(i)
         if self.cache is None:
             return self.gather({i: self.read(self.window(i), None) for i in living})
+        for i, alive in enumerate(self.alive):
+            if not alive:  # it goes along with the others' steps and must not grow past the context
+                self.forget(i)
         held = self.cache.length.tolist()
         stepping = [i for i in living if held[i] and held[i] == len(self.rows[i]) - self.dropped[i] - 1]
         reading = [i for i in living if i not in stepping]
@@ -231,7 +234,7 @@ class Reader:
             return logits
         for i, n in enumerate(held):  # all rows went along; those that had nothing to read forget it
             if i not in stepping:
-                self.cache.length[i] = n if self.alive[i] else 0
+                self.cache.length[i] = n
         return self.gather(dict.fromkeys(stepping, None) | self.prefill(reading, held), logits)
 
     def slide(self, row: int) -> None:

@@ -146,6 +146,17 @@ def test_rows_that_end_leave_the_others_alone(model):
     assert greedy(model, prompts, 40, end_id=end, cached=False) == expected
 
 
+@pytest.mark.parametrize("past", ["roll", "stop"])
+def test_a_row_that_ends_with_a_full_cache_leaves_the_others_alone(model, past):
+    """The first row has room for 3 tokens: it is full, or ends, when its last position has been read."""
+    prompts = [[0, *ids_of(30).tolist()[1:]], [0, 5]]
+    alone = [greedy(model, [prompt], 20, past=past)[0] for prompt in prompts]
+    assert greedy(model, prompts, 20, past=past) == alone
+    end = alone[0][2]
+    expected = [ids[: ids.index(end) + 1] if end in ids else ids for ids in alone]
+    assert greedy(model, prompts, 20, past=past, end_id=end) == expected
+
+
 def test_greedy_ids_are_those_of_transformers():
     from transformers import Qwen3Config, Qwen3ForCausalLM
 

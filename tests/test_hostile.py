@@ -16,6 +16,7 @@ import attend
 import compare
 import export
 import prepare
+import sample
 import train
 from conftest import tiny_words
 from rostok.config import load_config
@@ -116,6 +117,32 @@ def test_a_closed_pipe_is_no_error_and_a_full_disk_is_one_line() -> None:
         assert done.returncode == 2
         assert done.stderr.startswith(b"error: No space left on device")
         assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes streams")
+@pytest.mark.parametrize(
+    ("closed", "out", "told"), [(">&-", "", "y\n"), ("2>&-", "x\n", ""), (">&- 2>&-", "", "")]
+)
+def test_what_goes_to_a_closed_stream_goes_nowhere(closed: str, out: str, told: str) -> None:
+    """Nor into the other stream."""
+    code = SHARED.replace("print('x' * 99)", "print('x') or print('y', file=sys.stderr)")
+    words = ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, code]
+    done = subprocess.run(words, capture_output=True, cwd=ROOT, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, out, told)
+
+
+def test_closed_standard_input_is_one_line(
+    tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    monkeypatch.chdir(tmp_path)
+    for main, words in (
+        (sample.main, [tiny_run, "--interactive"]),
+        (sample.main, [tiny_run, "--prompt-file", "-"]),
+        (attend.main, ["map", tiny_run, "--file", "-"]),
+        (prepare.main, ["--source", "-"]),
+    ):
+        assert "standard input is closed" in refused(main, *words)
 
 
 # ---------------------------------------------------------------------------------------------------- prepare.py

@@ -60,6 +60,16 @@ def test_many_prompts_from_files(say, tmp_path, monkeypatch):
     assert say("--prompt-file", "-", "--tokens", "5", "--samples", "2")[1] == one
 
 
+def test_lines_of_prompt_files_end_at_line_ends_only(tmp_path):
+    for name, content in (
+        ("p.txt", "\ufeffTom\u2028\x85had\r\n\nMia"),
+        ("p.jsonl", '\ufeff"Tom\u2028\x85had"\n{"prompt": ""}\r\n\n"Mia"\n'),
+    ):
+        (tmp_path / name).write_bytes(content.encode())
+        options = sample.parse(["run", "--prompt-file", str(tmp_path / name)])
+        assert sample.read_prompts(options) == ["Tom\u2028\x85had", "", "Mia"]
+
+
 def test_json_says_it_all(say):
     out = say("--json", "--samples", "3", "--tokens", "6", "--top-tokens", "4", "--prompt", "Tom")[1]
     records = [json.loads(line) for line in out.splitlines()]
@@ -135,6 +145,25 @@ def test_undo_and_a_kept_cache_lead_to_the_same_text(say, monkeypatch):
     assert last("Tom had\n Mia\n", "--no-cache") == straight
 
 
+def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
+    sessions, begin = [], sample.Session.__init__
+    monkeypatch.setattr(sample.Session, "__init__", lambda *given: sessions.append(given[0]) or begin(*given))
+
+    def last(lines: str, *words: str) -> str:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+        out = say("--interactive", "--tokens", "20", "--temperature", "0.7", *words)[1]
+        session = sessions.pop()
+        read = b"".join(map(session.run.tokenizer.piece, session.reader.rows[0][1:])).decode(errors="replace")
+        assert read.replace("\n", "") == out.replace("\n", "")
+        return out
+
+    whole = last("Tom had\n")
+    stop = whole[13:16]  # in the middle of a text, perhaps of a token
+    cut = last("Tom had\n", "--stop", stop)
+    assert cut == whole[: whole.index(stop, 7)] + "\n"
+    assert last("Tom had\n Mia\n", "--stop", stop).startswith(cut + " Mia")
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -148,6 +177,7 @@ def test_undo_and_a_kept_cache_lead_to_the_same_text(say, monkeypatch):
         (["--top-tokens", "1000000000000"], "--top-tokens: must be 1000 or less"),
         (["--prompt", "a", "--interactive"], "exclude each other"),
         (["--json", "--interactive"], "goes without"),
+        (["--json", "--compare", "no-such-run"], "--json goes without --compare"),
         (["--prompt-file", "no-such-file"], "cannot read prompts from no-such-file"),
         (["--compare", "no-such-run"], "there is no run folder no-such-run"),
         (["--seed", "x"], "invalid int value"),

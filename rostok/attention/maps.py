@@ -13,7 +13,6 @@ import argparse
 import csv
 import io
 import json
-import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ import numpy as np
 
 from rostok import __version__
 from rostok.attention.capture import View, is_text, look, open_subject
-from rostok.errors import UserError
+from rostok.errors import UserError, standard_input
 
 KINDS = (".png", ".svg", ".json", ".csv")
 
@@ -67,7 +66,7 @@ def read_text(args: argparse.Namespace) -> str:
             raise UserError("--text is not UTF-8 text; give it in UTF-8, or --file FILE")
         return args.text
     try:
-        return sys.stdin.read() if args.file == "-" else Path(args.file).read_text("utf-8")
+        return standard_input().read() if args.file == "-" else Path(args.file).read_text("utf-8")
     except OSError as error:
         raise UserError(f"cannot read {args.file}: {error.strerror}; give another --file") from None
     except UnicodeDecodeError as error:
