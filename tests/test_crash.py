@@ -144,7 +144,7 @@ def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     class FullDisk:
         """A file that takes five letters and no more."""
 
-        def __init__(self, path: Path, *_: object, **__: object) -> None:
+        def __init__(self, path: Path) -> None:
             self.file = before(path, "a", encoding="utf-8")
 
         def __enter__(self) -> "FullDisk":
@@ -161,7 +161,7 @@ def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     log = MetricsLog(path)
     log.write(step=1, loss=1.0)
     with monkeypatch.context() as full:
-        full.setattr(Path, "open", FullDisk)
+        full.setattr(Path, "open", lambda self, *_, **__: FullDisk(self))
         log.write(step=2, loss=1.0)
     log.write(step=3, loss=1.0)
     assert [record["step"] for record in read_metrics(path)] == [1, 3]
