@@ -181,14 +181,14 @@ def data_folder(run: Run, options: argparse.Namespace) -> Path:
 
 def texts_of(data: Data, name: str, tokenizer: Tokenizer, limit: int | None = None) -> Iterator[np.ndarray]:
     """The texts of a part of a shards folder under a tokenizer, [◆, tokens...]: as stored, or encoded anew."""
-    split, own = data.split(name), load_tokenizer(data.folder)
-    numbers = iter(range(min(len(split), limit or len(split))))
-    while block := [split.text(i) for i in itertools.islice(numbers, 1000)]:
-        if tokenizer.sha256 == data.tokenizer_sha256:
-            yield from block
-        else:
-            plain = [own.decode(text[1:].tolist()) for text in block]
-            yield from (np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain))
+    split = data.split(name)
+    stored = (split.text(i) for i in range(min(len(split), limit or len(split))))
+    if tokenizer.sha256 == data.tokenizer_sha256:
+        yield from stored
+        return
+    own = load_tokenizer(data.folder)
+    while plain := [own.decode(text[1:].tolist()) for text in itertools.islice(stored, 1000)]:
+        yield from (np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain))
 
 
 def held_out(data: Data, tokenizer: Tokenizer, limit: int | None) -> TargetList:
@@ -295,13 +295,13 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     shared = len({run.tokenizer.sha256 for run in runs}) == 1
     counter = runs[0].tokenizer if shared else load_tokenizer(data.folder)
     own = targets_for(folders[0], counter)
+    named = list(zip(row_names(runs), runs, targets, strict=True))
+    same_targets(
+        [Row(name, 0, its, NO_LOSSES) for name, _, its in named]
+    )  # refuse before the work, not after it
     if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
         raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
     with full_precision():
-        named = list(zip(row_names(runs), runs, targets, strict=True))
-        same_targets(
-            [Row(name, 0, its, NO_LOSSES) for name, _, its in named]
-        )  # refuse before the work, not after it
         rows = [score_run(name, run, its, options) for name, run, its in named]
         counted = counting_rows(data, counter, own, options.ngram_tokens)
         extra, files = study(runs, rows, counted, options)

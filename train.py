@@ -87,9 +87,8 @@ class TrainConfig:
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)  # the heads as they form: attend.py forming
-    tokens: Annotated[int, Field(ge=1, le=10**15)] = (
-        6_000_000  # training targets of the run, to the nearest step
-    )
+    # training targets over the whole run, to the nearest step
+    tokens: Annotated[int, Field(ge=1, le=10**15)] = 6_000_000
     batch: Annotated[int, Field(ge=1)] = 8  # rows of `context` tokens in one forward pass
     accumulate: Annotated[int, Field(ge=1)] = 1  # forward passes in one step
     seed: Annotated[int, Field(ge=0)] = 0
@@ -139,8 +138,7 @@ def train(
     """
     training = Training(config, ranks(), quiet)
     config, run = training.config, training.run
-    if config.init_from and (fresh or not checkpoint.complete_steps(run)):
-        training.adopt(Path(config.init_from))
+    training.adopt(fresh)
     with training.processes(), training.lock():
         training.open_folder(fresh)
         training.begin()
@@ -152,9 +150,8 @@ def train(
                 diary.after_evaluation(training.evaluate())
             if training.due(config.save_every):
                 training.save()
-        if (
-            training.finished and training.state.scored_at != training.state.step
-        ):  # a shorter plan on resuming
+        # on resuming with a shorter plan the last checkpoint may be one that was never scored
+        if training.finished and training.state.scored_at != training.state.step:
             diary.after_evaluation(training.evaluate())
             training.save()
         if not training.finished:
@@ -370,8 +367,14 @@ class Training:
                 file=sys.stderr,
             )
 
-    def adopt(self, path: Path) -> None:
-        """Begin with the weights of another run. Raises UserError where its tokenizer or its shape is another."""
+    def adopt(self, fresh: bool = False) -> None:
+        """Take over the weights that `init_from` names, unless this run goes on from a checkpoint of its own.
+
+        Raises UserError where the other run's tokenizer or shape is another.
+        """
+        if not self.config.init_from or (checkpoint.complete_steps(self.run) and not fresh):
+            return
+        path = Path(self.config.init_from)
         source = checkpoint.load_run(path, build_model)
         theirs, ours = shape(source.model.config), shape(self.config.model)  # type: ignore[arg-type]
         if source.folder.resolve() == self.run.resolve():
@@ -569,11 +572,9 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
     training = Training(config, Ranks())
     config = training.config
-    resumes = bool(checkpoint.complete_steps(training.run))
-    if resumes and (training.run / "config.yaml").is_file():
+    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
         refuse_other_config(config, training.run, print)
-    if config.init_from and not resumes:
-        training.adopt(Path(config.init_from))
+    training.adopt()
     print(describe(training))
     training.compile()
     training.plan.budget = 0.0  # no plan is written

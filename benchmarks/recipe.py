@@ -134,9 +134,7 @@ def main(argv: Sequence[str]) -> None:
         *(data.split(s).sha256 for s in ("train", "valid")),
     ]
     key = hashlib.sha256(json.dumps(made_from).encode()).hexdigest()[:16]
-    results, done = [], {}
-    if options.record:
-        done = read_record(options.record, key)
+    results, done = [], read_record(options.record, key) if options.record else {}
     print("| run | seed | held-out loss | tokens | seconds |\n|---|---|---|---|---|", flush=True)
 
     def row(name: str, seed: int, measure: Callable[[], dict[str, float]]) -> None:

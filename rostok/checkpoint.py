@@ -192,7 +192,7 @@ def read_pointer(run: Path, name: str) -> Path | None:
 def point_best(run: Path, step_folder: Path) -> None:
     """Make `best` name this step folder, where its own held-out loss is lower than that of the one it names."""
     best = read_pointer(run, "best")
-    if best is None or held_out_loss(step_folder) < held_out_loss(best):
+    if held_out_loss(step_folder) < (held_out_loss(best) if best else math.inf):
         write_text(run / "best", step_folder.name + "\n")
 
 
