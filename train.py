@@ -15,6 +15,7 @@ The run lands in checkpoints/NAME (see rostok/checkpoint.py). Make the data firs
 import argparse
 import contextlib
 import dataclasses
+import gc
 import json
 import math
 import os
@@ -23,7 +24,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -325,8 +326,19 @@ class Training:
 
     # ------------------------------------------------------------------------------------------------ to the disk
 
-    def processes(self) -> contextlib.AbstractContextManager[None]:
-        return process_group(self.place, self.runtime.device)
+    @contextlib.contextmanager
+    def processes(self) -> Iterator[None]:
+        """Be one of torchrun's processes, and let go of DDP before leaving them.
+
+        Were its reducer the last to hold the process group, its end would wait, with Python's lock in hand, for a
+        thread of the group that waits for this lock.
+        """
+        with process_group(self.place, self.runtime.device):
+            try:
+                yield
+            finally:
+                self.net = self.model
+                gc.collect()
 
     def lock(self) -> contextlib.AbstractContextManager[None]:
         return checkpoint.run_lock(self.run) if self.place.first else contextlib.nullcontext()

@@ -9,8 +9,8 @@ steps each, another one first in each round, so that a noisy machine disturbs th
 rounds and ratios are medians of the ratios of each round. Memory is the most that each process ever held.
 Variants: ours as train.py would run it; Hugging Face Qwen3 (the same model, term for term) in a plain loop with
 torch.optim.AdamW's defaults; that with one line of bf16 autocast; that with torch.compile too. `peak_share` counts
-6 operations a matmul weight and token and the causal half of attention, over a square matmul in the run's own format.
-The last line is JSON.
+6 operations a matmul weight and token and the causal half of attention, over the best of all square matmuls in the
+run's own format, some of which are tried in every round. The last line is JSON.
 """
 
 import argparse
@@ -169,23 +169,29 @@ class Timing:
 
 def measure(
     names: Sequence[str], config: GPTConfig, rows: int, settings: RuntimeConfig, rounds: int
-) -> dict[str, Timing]:
-    """Let the variants take turns, each in its own process."""
+) -> tuple[dict[str, Timing], float]:
+    """Let the variants take turns, each in its own process. Gives their timings, and the FLOP/s of the best matmul that
+    was seen between the turns."""
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}
+    processes = []
     for name in names:
         pipes[name], end = context.Pipe()
-        context.Process(target=serve, args=(name, config, rows, settings, end), daemon=True).start()
+        processes.append(context.Process(target=serve, args=(name, config, rows, settings, end), daemon=True))
+        processes[-1].start()
         ask(pipes[name])  # one after the other: when this is answered, the variant has compiled
     timings = {name: Timing([]) for name in names}
-    order = deque(names)
+    order, peak, runtime = deque(names), 0.0, choose_runtime(settings)
     for _ in range(rounds):
         for name in order:
             timings[name].seconds.append(ask(pipes[name]))
         order.rotate(1)
+        peak = max(peak, measure_peak(runtime))
     for name, pipe in pipes.items():
         timings[name].memory = int(ask(pipe, False))
-    return timings
+    for process in processes:
+        process.join()
+    return timings, peak
 
 
 def ask(pipe: Connection, step: bool = True) -> float:
@@ -197,13 +203,15 @@ def sweep(base: GPTConfig, rows: int, settings: RuntimeConfig, rounds: int) -> N
     changes = [("batch", n, {}) for n in (1, 4, 16)]
     changes += [("context", n, {"context": n}) for n in (128, 512, 2048, 4096)]
     changes += [("width", n, {"d_model": n, "n_head": n // 64}) for n in (128, 256, 512)]
-    print("\n| changed | tokens/s | MiB |\n|---|---|---|")
+    print("\n| changed | tokens/s | MiB | of peak |\n|---|---|---|---|")
     for what, value, change in changes:
         config = dataclasses.replace(base, **change)
         number = value if what == "batch" else max(1, rows * base.context // config.context)
-        timing = measure(["ours"], config, number, settings, rounds)["ours"]
+        timings, peak = measure(["ours"], config, number, settings, rounds)
+        timing = timings["ours"]
         speed = number * config.context / timing.median
-        print(f"| {what} {value} | {speed:,.0f} | {timing.memory / 2**20:,.0f} |", flush=True)
+        share = speed * flops_per_token(build_model(config)) / peak
+        print(f"| {what} {value} | {speed:,.0f} | {timing.memory / 2**20:,.0f} | {share:.0%} |", flush=True)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -223,9 +231,8 @@ def main(argv: Sequence[str]) -> None:
         d_model=options.width,
     )  # fmt: skip
     settings = RuntimeConfig(dtype=options.dtype, compile=options.compile, threads=options.threads)
-    timings = measure(options.only, config, options.batch, settings, options.rounds)
-    runtime = choose_runtime(settings)
-    tokens, peak = options.batch * options.context, measure_peak(runtime)
+    timings, peak = measure(options.only, config, options.batch, settings, options.rounds)
+    tokens, runtime = options.batch * options.context, choose_runtime(settings)
     print(f"{runtime.reason}\n\n| variant | tokens/s | MiB | ours is faster by |\n|---|---|---|---|")
     result: dict[str, Any] = {}
     for name, timing in timings.items():
