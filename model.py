@@ -463,8 +463,15 @@ class WindowMLP(nn.Module):
             ids = ids[:, -window:]
         x = self.embed(ids).unfold(1, window, 1)  # (B, T, d_embed, window), oldest first
         x = x.transpose(2, 3).flatten(2)  # (B, T, window * d_embed)
-        logits = self.head(F.gelu(self.hidden(x)))
-        return logits if targets is None else mean_loss(logits, targets)
+        return self.logits(x) if targets is None else self.loss(x, targets)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """The embeddings of a window, (B, T, window * d_embed), -> (B, T, V)."""
+        return self.head(F.gelu(self.hidden(x)))
+
+    def loss(self, x: Tensor, targets: Tensor) -> Tensor:
+        """The mean loss of `logits(x)`, as in GPT."""
+        return mean_loss(self.logits(x), targets)
 
     def new_cache(self, batch: int) -> "WindowCache":
         """An empty cache for `batch` texts of any length."""

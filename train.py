@@ -154,9 +154,7 @@ def train(
         # on resuming with a shorter plan the last checkpoint may be one that was never scored
         if training.finished and training.state.scored_at != training.state.step:
             diary.after_evaluation(training.evaluate())
-            training.save()
-        if not training.finished:
-            training.save()
+        training.save(last=True)
         diary.close(stop)
     return run
 
@@ -194,7 +192,8 @@ class Training:
         self.model = build_model(config.model)
         self.model.init_weights(torch.Generator().manual_seed(config.seed))
         self.flops = flops_per_token(self.model)
-        self.runtime = choose_runtime(config.runtime, self.flops * config.tokens, place.local)
+        minutes = config.schedule.max_minutes
+        self.runtime = choose_runtime(config.runtime, self.flops * config.tokens, place.local, minutes)
         self.model.to(self.runtime.device).train()
         self.net: nn.Module = self.model  # what a step calls: the model, or the model in DDP's wrapping
         self.optimizer = build_optimizer(self.model, config.optim, self.runtime.native_bf16)
@@ -208,6 +207,7 @@ class Training:
         )
         self.plan = StepPlan(self.run / "plan.json", config.schedule, config.steps)
         self.state = State()
+        self.saved: tuple[int, int] | None = None  # step and scored_at of the newest checkpoint
         self.cold_until = 0  # the step with which compiling and first touches of memory are behind us
 
     def begin(self) -> None:
@@ -217,13 +217,21 @@ class Training:
             self.load(latest)
             if self.place.first:
                 self.note_best(latest)  # where a kill came between a save and this note
-        elif self.place.first:
-            self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
-        if not self.finished:
+            if not self.finished:
+                self.compile()
+            if changed := self.changed(read_training(latest)):
+                self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
+        else:
+            if self.place.first:
+                self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
             self.compile()
         if self.place.world > 1:
             devices = [self.runtime.device] if self.runtime.device.type == "cuda" else None
-            self.net = nn.parallel.DistributedDataParallel(self.model, device_ids=devices)
+            self.net = nn.parallel.DistributedDataParallel(
+                self.model,
+                device_ids=devices,
+                broadcast_buffers=False,  # they are constants
+            )
         self.clock -= self.state.seconds
         self.cold_until = self.state.step + 1
         if self.place.first:
@@ -247,8 +255,12 @@ class Training:
             total += loss.detach()
         loss = sum_over_ranks(total).item() / self.place.world
         norm = self.clipped_norm()
-        kept = f"The last good checkpoint is {self.run / 'latest'}."
-        check_finite(state.step + 1, loss, norm, self.scaler.is_enabled(), kept)
+        figures = {"loss": loss, "gradient's norm": norm}
+        if (
+            self.scaler.get_scale() > 1
+        ):  # an fp16 gradient may overflow: the step is left out, the scale lowered
+            del figures["gradient's norm"]
+        check_finite(state.step + 1, figures, self.kept)
         if math.isfinite(norm):
             self.optimizer.step()
         self.scaler.update()
@@ -258,8 +270,8 @@ class Training:
         before, state.seconds = state.seconds, time.perf_counter() - self.clock
         if state.step == self.cold_until:
             state.start_up += state.seconds - before
-        if self.plan.due(state.step) and state.step % config.log_every == 0:
-            self.replan()
+        if self.plan.due(state.step) and (state.step % config.log_every == 0 or state.step.bit_count() == 1):
+            self.replan()  # also after 2, 4, 8 steps, however long these take
         return loss, norm
 
     def sync(self, last: bool) -> contextlib.AbstractContextManager[object]:
@@ -299,11 +311,20 @@ class Training:
     def evaluate(self) -> dict[str, float]:
         """Score the held-out rows, and note whether the loss is the lowest so far."""
         scores, state = self.held_out.evaluate(self.model, self.runtime), self.state
+        check_finite(state.step, {"held-out loss": scores["valid_loss"]}, self.kept)
         better = state.best is None or scores["valid_loss"] < state.best
         state.best = scores["valid_loss"] if better else state.best
         state.stale = 0 if better else state.stale + 1
         state.scores, state.scored_at = scores, state.step
         return scores
+
+    @property
+    def kept(self) -> str:
+        """A sentence on what is left when a run must stop."""
+        latest = self.run / "latest"
+        return (
+            f"The last good checkpoint is {latest}." if latest.is_file() else "No checkpoint was saved yet."
+        )
 
     def due(self, *every: int) -> bool:
         """Whether something that is done every so many steps, and at the end, is to be done now."""
@@ -348,24 +369,29 @@ class Training:
         refusal = None
         try:
             if self.place.first:
-                open_run_folder(self.config, self.tokenizer, self.say, fresh)
+                open_run_folder(self.config, self.data, self.tokenizer, self.say, fresh)
         except UserError as error:
             refusal = error
         if from_first_rank(float(refusal is not None), self.runtime.device):  # the other processes wait here
             raise refusal or UserError("the first process has said what is wrong")
 
-    def save(self) -> None:
-        """Save a checkpoint and prune the old ones. While the run goes on, a full disk is a warning, not its end."""
-        if not self.place.first:
+    def save(self, last: bool = False) -> None:
+        """Save a checkpoint and prune the old ones, unless the newest already holds this step and its scores.
+
+        While the run goes on, a full disk is a warning, not its end.
+        """
+        now = (self.state.step, self.state.scored_at)
+        if not self.place.first or self.saved == now:
             return
         try:
             folder = checkpoint.save_step(
                 self.run, self.state.step, self.model, self.optimizer, self.record()
             )
+            self.saved = now
             self.note_best(folder)
             checkpoint.prune(self.run, self.config.keep)
         except UserError as error:
-            if not self.due(self.config.save_every) or self.finished:
+            if last or self.finished:
                 raise
             print(f"warning: {error}", file=sys.stderr)
 
@@ -412,7 +438,7 @@ class Training:
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
-        saved = checkpoint.read_state(folder)
+        saved = read_training(folder)
         refuse_other_data(saved, self.data, self.tokenizer)
         self.model.load_state_dict(checkpoint.read_tensors(folder, "model.safetensors"))
         checkpoint.load_optimizer(self.optimizer, folder)
@@ -422,8 +448,7 @@ class Training:
             self.scaler.load_state_dict(saved["scaler"])
         kept = {field.name: saved[field.name] for field in dataclasses.fields(State)}
         self.state = State(**{**kept, "advisor": AdvisorState(**saved["advisor"])})
-        if changed := self.changed(saved):
-            self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
+        self.saved = (self.state.step, self.state.scored_at)
 
     def changed(self, saved: dict[str, Any]) -> list[str]:
         """What of the arithmetic is another than in a checkpoint's state, so that last bits may differ."""
@@ -507,17 +532,24 @@ def fit_to_data(config: TrainConfig, data: Data, tokenizer: Tokenizer) -> TrainC
     return dataclasses.replace(config, model=model)
 
 
+def renamed(config: TrainConfig, run: Path) -> TrainConfig:
+    """The config of a run that lies in the folder `run`. Raises UserError for a name that a run cannot have."""
+    try:
+        return dataclasses.replace(config, out=str(run.parent), name=run.name)
+    except ValueError as error:
+        raise UserError(f"{error}; type name=..., or rename it") from None
+
+
 def open_run_folder(
-    config: TrainConfig, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
+    config: TrainConfig, data: Data, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
 ) -> None:
     """Write config.yaml and tokenizer.json, unless the folder holds a run that this one would spoil."""
-    run = Path(config.out) / config.name
+    run = config.folder
     try:
         checkpoint.sweep(run)
         if fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":  # a restarted worker goes on
             checkpoint.clear(run)
-        if checkpoint.complete_steps(run) and (run / "config.yaml").is_file():
-            refuse_other_config(config, run, say)
+        refuse_other_run(config, data, tokenizer, say)
         checkpoint.write_text(run / "config.yaml", dump_yaml(config))
         tokenizer.save(run)
     except OSError as error:
@@ -536,10 +568,36 @@ FREE = (
     "batch",
     "accumulate",
     "eval_every",
-    "eval_rows",
     "sample_tokens",
 )
 FREE = (*FREE, "probe", "early_stop", "save_every", "log_every", "keep", "tensorboard")
+
+
+def refuse_other_run(
+    config: TrainConfig, data: Data, tokenizer: Tokenizer, say: Callable[[str], None]
+) -> None:
+    """Raise UserError when the run folder holds checkpoints that this run could not go on from."""
+    run = config.folder
+    if steps := checkpoint.complete_steps(run):
+        if not (run / "config.yaml").is_file():
+            raise UserError(
+                f"{run} holds checkpoints, but no config.yaml to say of what; "
+                f"put it back, give this run another name=..., or replace the old one with --fresh"
+            )
+        refuse_other_config(config, run, say)
+        refuse_other_data(read_training(steps[-1]), data, tokenizer)
+
+
+def read_training(folder: Path) -> dict[str, Any]:
+    """The state of a checkpoint that a training can go on from. Raises UserError for one that was imported."""
+    saved = checkpoint.read_state(folder)
+    needed = ["loader", "scaler", "runtime", "data_sha256", "tokenizer_sha256"]
+    if missing := [key for key in [*needed, *State.__dataclass_fields__] if key not in saved]:
+        raise UserError(
+            f"{folder} is no checkpoint to train on from ({missing[0]} is not in its state.json); "
+            f"begin a run of another name with its weights: name=... init_from={folder.parent}"
+        )
+    return saved
 
 
 def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], None]) -> None:
@@ -584,12 +642,12 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
     training = Training(config, Ranks())
     config = training.config
-    if (training.run / "config.yaml").is_file() and checkpoint.complete_steps(training.run):
-        refuse_other_config(config, training.run, print)
+    refuse_other_run(config, training.data, training.tokenizer, print)
     training.adopt()
     print(describe(training))
     training.compile()
-    training.plan.budget = 0.0  # no plan is written
+    start_up = time.perf_counter() - training.clock
+    budget, training.plan.budget = training.plan.budget, 0.0  # no plan is written
     parts = training.accumulate
     training.accumulate = min(parts, 4)  # of a large step a part is timed
     losses, times = [], []
@@ -598,6 +656,8 @@ def check(config: TrainConfig, steps: int = 5) -> None:
         losses.append(training.step()[0])
         times.append(time.perf_counter() - started)
     seconds = sorted(times)[steps // 2] * parts / training.accumulate
+    fit = round((budget - start_up) / seconds) if budget else config.steps
+    total = min(config.steps, max(1, fit))
     rows = training.feed.loader.rows_per_epoch()
     parameters = sum(p.numel() for p in training.model.parameters())
     state_bytes = 4 * sum(
@@ -606,16 +666,17 @@ def check(config: TrainConfig, steps: int = 5) -> None:
     there = next(path for path in (training.run, *training.run.parents) if path.exists())
     outlook = Outlook(
         parameters=parameters,
-        tokens=config.tokens,
-        epochs=config.steps * config.batch * config.accumulate / rows,
+        tokens=total * config.tokens_per_step,
+        epochs=total * config.batch * config.accumulate / rows,
         held_out_rows=training.held_out.rows,
-        seconds=seconds * config.steps,
+        seconds=seconds * total,
         memory=peak_memory(training.runtime.device),
         memory_there=machine_memory(training.runtime.device),
-        disk=state_bytes * (min(config.keep, config.steps) + 1),
+        disk=state_bytes * (min(config.keep, total) + 1),
         disk_there=shutil.disk_usage(there).free,
         lr=config.optim.lr,
-        steps=config.steps,
+        steps=total,
+        warmup_steps=config.schedule.warmup_steps,
         save_every=config.save_every,
     )
     peak = measure_peak(training.runtime)
@@ -626,7 +687,7 @@ def check(config: TrainConfig, steps: int = 5) -> None:
         f"{losses[-1]:.3f} at step {steps}\n"
         f"speed    {config.tokens_per_step / seconds:,.0f} tokens/s, "
         f"{config.tokens_per_step / seconds * training.flops / peak:.0%} of this machine's matmul peak\n"
-        f"time     {outlook.seconds / 60:,.1f} minutes for {config.steps:,} steps\n"
+        f"time     {outlook.seconds / 60:,.1f} minutes for {total:,} steps\n"
         f"memory   {gigabytes(outlook.memory)} at most; checkpoints {gigabytes(outlook.disk)} on the disk"
     )
     for line in objections(outlook) or ["nothing that was looked for is wrong"]:
@@ -642,10 +703,10 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     Both must give the same bits, those of the next saved checkpoint, and the losses of metrics.jsonl. Prints
     "identical", or the first thing that differs; gives whether all is identical. Raises UserError without a run.
     """
-    run = checkpoint.find_step(run).parent  # a step names its run
+    run = checkpoint.find_step(run).parent.resolve()  # a step names its run
     start, *later = checkpoint.complete_steps(run)[-2:]
     config = load_config(TrainConfig, run / "config.yaml")
-    config = dataclasses.replace(config, out=str(run.parent), name=run.name)
+    config = renamed(config, run)
     first = checkpoint.read_state(start)["step"]
     reach = checkpoint.read_state(later[0])["step"] - first if later else most + 1
     steps = reach if reach <= most else max(2, min(most, config.log_every))
@@ -659,9 +720,10 @@ def verify_resume(run: Path, most: int = 20) -> bool:
         resumed, losses_after = retrain(config, middle, steps - steps // 2)
 
     reference = checkpoint.first_difference
-    found = [reference(straight.tensors(), resumed.tensors())]
+    found: list[str | None] = []
     if straight.feed.state != resumed.feed.state:
         found.append(f"the next row is {resumed.feed.state} after resuming, {straight.feed.state} without")
+    found.append(reference(straight.tensors(), resumed.tensors()))
     found += differing_losses(losses, {**losses_before, **losses_after}, "after resuming")
     logged = {r["step"]: r["loss"] for r in read_metrics(run / "metrics.jsonl") if "loss" in r}
     if changed := straight.changed(checkpoint.read_state(start)):
@@ -738,7 +800,7 @@ def main(argv: Sequence[str]) -> int:
     path = find_config(options.config, Path(__file__).parent / "configs")
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
-        config = dataclasses.replace(config, name=path.stem)
+        config = renamed(config, Path(config.out) / path.stem)
     checkpoint.refuse_unwritable(config.folder)
     if options.check:
         check(config)

@@ -179,6 +179,7 @@ def measure(
         pipes[name], end = context.Pipe()
         processes.append(context.Process(target=serve, args=(name, config, rows, settings, end), daemon=True))
         processes[-1].start()
+        end.close()  # so that a variant that dies is noticed
         ask(pipes[name])  # one after the other: when this is answered, the variant has compiled
     timings = {name: Timing([]) for name in names}
     order, peak, runtime = deque(names), 0.0, choose_runtime(settings)
@@ -194,9 +195,22 @@ def measure(
     return timings, peak
 
 
+def plain_peak(runtime: Runtime) -> float:
+    """FLOP/s of the best matmul in fp32 without any switch of ours: what a plain loop could reach at most."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        return max(measure_peak(dataclasses.replace(runtime, dtype=torch.float32)) for _ in range(3))
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 def ask(pipe: Connection, step: bool = True) -> float:
-    pipe.send(step)
-    return pipe.recv()
+    try:
+        pipe.send(step)
+        return pipe.recv()
+    except (EOFError, OSError):
+        raise SystemExit("a variant's process has ended; what it printed above says why") from None
 
 
 def sweep(base: GPTConfig, rows: int, settings: RuntimeConfig, rounds: int) -> None:
@@ -247,7 +261,12 @@ def main(argv: Sequence[str]) -> None:
         speed = tokens / timings["ours"].median
         flops = flops_per_token(build_model(config))
         result |= {"peak_share": round(speed * flops / peak, 3), "tokens_per_s": round(speed, 1)}
-        print(f"\nmatmul peak {peak / 1e9:,.0f} GFLOP/s; ours reaches {result['peak_share']:.0%} of it")
+        plain = plain_peak(runtime)
+        result["peak_ratio"] = round(peak / plain, 2)
+        print(
+            f"\nmatmul peak {peak / 1e9:,.0f} GFLOP/s, of which ours reaches {result['peak_share']:.0%}; "
+            f"in fp32 as torch multiplies it by default {plain / 1e9:,.0f}, {result['peak_ratio']:.2f} times less"
+        )
     result["loader_tokens_per_s"] = round(loader_speed(context=min(512, options.context)))
     print(f"loader {result['loader_tokens_per_s']:,} tokens/s")
     if options.sweep:

@@ -10,6 +10,7 @@ steps), a loss that stays at ln V, a gradient of exactly zero, a held-out loss t
 
 import math
 import statistics
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -30,15 +31,15 @@ class AdvisorState:
     told: dict[str, int] = field(default_factory=dict)  # advice -> the step at which it was given
 
 
-def check_finite(step: int, loss: float, norm: float, scaled: bool, kept: str) -> None:
-    """Raise UserError when the step must not be applied. fp16 gradients (`scaled`) may overflow now and then."""
-    if math.isfinite(loss) and (math.isfinite(norm) or scaled):
-        return
-    what = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient's norm is {norm}"
-    raise UserError(
-        f"step {step}: {what}; stopped before the weights were spoilt. {kept} Most often the learning rate is too "
-        "high: start anew with half of it (--fresh optim.lr=...) or with a longer schedule.warmup_steps"
-    )
+def check_finite(step: int, figures: Mapping[str, float], kept: str) -> None:
+    """Raise UserError when one of these figures (name -> value) is no number: the run must not go on with it."""
+    for name, value in figures.items():
+        if not math.isfinite(value):
+            raise UserError(
+                f"step {step}: the {name} is {value}; stopped, so that no checkpoint is spoilt. {kept} Most often the "
+                "learning rate is too high: start anew with half of it (--fresh optim.lr=...) or with a longer "
+                "schedule.warmup_steps"
+            )
 
 
 class Advisor:
@@ -119,6 +120,7 @@ class Outlook:
     disk_there: int
     lr: float
     steps: int
+    warmup_steps: int
     save_every: int
 
 
@@ -146,6 +148,11 @@ def objections(run: Outlook) -> list[str]:
     if run.disk > run.disk_there:
         found.append(
             f"checkpoints need {gigabytes(run.disk)}, the disk has {gigabytes(run.disk_there)}: make room"
+        )
+    if run.warmup_steps > run.steps:
+        found.append(
+            f"schedule.warmup_steps={run.warmup_steps} is longer than the {run.steps} steps that fit into the time: "
+            f"schedule.warmup_steps={run.steps // 10}"
         )
     if run.save_every > run.steps:
         found.append(

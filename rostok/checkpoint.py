@@ -5,8 +5,9 @@
                        latest, best: one line of text each, the name of a step folder
 
 A step folder is complete or does not exist: it is written under a temporary name, flushed to the disk and renamed;
-only then does `latest` name it. state.json holds the SHA-256 of both tensor files, and loading checks them. A run that
-writes holds a lock on the folder, which the system releases when the process ends, in whatever way it ends.
+only then does `latest` name it. state.json holds the SHA-256 of both tensor files and of its own other lines, and
+loading checks them. A run that writes holds a lock on the folder, which the system releases when the process ends, in
+whatever way it ends.
 """
 
 import contextlib
@@ -71,9 +72,9 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
     Raises UserError (disk full, no permission); the earlier checkpoints are then untouched.
     """
     final = run / f"step-{step:06d}"
-    temporary, old = run / f".{final.name}.tmp", run / f".{final.name}.old"
+    temporary, replaced = run / f".{final.name}.tmp", run / f".{final.name}.replaced"
     try:
-        for leftover in (temporary, old):
+        for leftover in (temporary, replaced):
             shutil.rmtree(leftover, ignore_errors=True)
         temporary.mkdir(parents=True)
         hashes = {}
@@ -84,15 +85,16 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
             content = save(tensors)
             hashes[name] = hashlib.sha256(content).hexdigest()
             write_bytes(temporary / name, content)
-        record = {**state, "step": step, "sha256": hashes}
+        record = {**state, "step": step}
+        record["sha256"] = {**hashes, "state.json": hash_of_state(record)}
         write_text(temporary / "state.json", json.dumps(record, indent=1) + "\n")
         flush_folder(temporary)
         if final.exists():  # made by an earlier life of this run, from the same rows
-            final.rename(old)
+            final.rename(replaced)
         temporary.rename(final)
         flush_folder(run)
         write_text(run / "latest", final.name + "\n")
-        shutil.rmtree(old, ignore_errors=True)
+        shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise UserError(
@@ -163,13 +165,25 @@ def read_state(step_folder: Path) -> dict[str, Any]:
     path = step_folder / "state.json"
     try:
         state = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(state, dict) or not isinstance(state.get("sha256"), dict):
+        hashes = state.get("sha256") if isinstance(state, dict) else None
+        if not isinstance(hashes, dict):
             raise ValueError("no hashes in it")
+        if hashes.keys() - HASHED or hashes.get("state.json") not in (None, hash_of_state(state)):
+            raise ValueError("it has changed since it was saved (its SHA-256 differs)")
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}; wanted a step folder of a run") from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not a checkpoint's state: {error}{other_steps(step_folder)}") from None
     return state
+
+
+HASHED = {"model.safetensors", "optimizer.safetensors", "state.json"}
+
+
+def hash_of_state(state: Mapping[str, Any]) -> str:
+    """SHA-256 of what state.json holds besides the hashes; JSON gives every number back to the last bit."""
+    rest = {key: value for key, value in state.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest).encode()).hexdigest()
 
 
 def complete_steps(run: Path) -> list[Path]:
@@ -222,8 +236,12 @@ def discard(step_folder: Path) -> None:
 
 
 def sweep(run: Path) -> None:
-    """Delete what a killed process left half-done in a run folder: everything under a temporary name."""
-    for path in [*run.glob(".*.tmp"), *run.glob(".*.old")]:
+    """Delete what a killed process left half-done in a run folder: everything under a temporary name. A checkpoint that
+    had been moved aside for a newer one of the same step, which never came, is put back."""
+    for path in run.glob(".step-*.replaced"):
+        if not (final := run / path.stem[1:]).exists():
+            path.rename(final)
+    for path in [*run.glob(".*.tmp"), *run.glob(".*.old"), *run.glob(".*.replaced")]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
         else:

@@ -68,7 +68,7 @@ def open_board(folder: Path, resume_at: int) -> Any:
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl; a half-written last line (a kill in the middle of it) is left out."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     records = []

@@ -19,8 +19,9 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
@@ -30,6 +31,8 @@ from rostok.errors import UserError
 
 # Compiling takes the better part of a minute and saves a third of the time: it pays from a few minutes of work on.
 COMPILE_FLOPS = {"cpu": 3e13, "cuda": 1e15}
+COMPILE_MINUTES = 3
+CPUINFO = Path("/proc/cpuinfo")  # Linux
 
 
 @dataclass(frozen=True)
@@ -66,22 +69,39 @@ class Runtime:
     @property
     def bits(self) -> dict[str, str | int | bool]:
         dtype = str(self.dtype).removeprefix("torch.")
-        processor = torch.cuda.get_device_name() if self.device.type == "cuda" else platform.machine()
         return {
-            "device": self.device.type, "processor": processor, "dtype": dtype, "compile": self.compile,
-            "threads": self.threads, "torch": torch.__version__,
+            "device": self.device.type, "processor": processor_name(self.device.type), "dtype": dtype,
+            "compile": self.compile, "threads": self.threads, "torch": torch.__version__,
         }  # fmt: skip
 
 
-def choose_runtime(config: RuntimeConfig, flops: float = 0.0, local_rank: int = 0) -> Runtime:
+@cache
+def processor_name(device: str) -> str:
+    """What does the sums: the GPU's name, or as much as Linux tells of the CPU. Another one may round otherwise."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    told = {}
+    if CPUINFO.is_file():
+        for line in CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            told.setdefault(key.strip(), value.strip())
+    if "model name" not in told:
+        return platform.processor() or platform.machine()
+    return f"{told['model name']} (family {told.get('cpu family')}, model {told.get('model')})"
+
+
+def choose_runtime(
+    config: RuntimeConfig, flops: float = 0.0, local_rank: int = 0, minutes: float = 0.0
+) -> Runtime:
     """Choose device, number format, compiler and threads, and set torch's switches to match. Raises UserError.
 
-    flops: floating-point operations of the whole run; a short one is not compiled.
+    flops: floating-point operations of the whole run, which may have to end after so many `minutes` (0: no limit); a
+    short one is not compiled.
     """
     device, why_device = choose_device(config.device, local_rank)
     native = has_native_bf16(device)
     dtype, why_dtype = choose_dtype(config.dtype, device, native)
-    compiles, why_compile = choose_compile(config.compile, device, flops)
+    compiles, why_compile = choose_compile(config.compile, device, flops, minutes)
     if config.threads:
         torch.set_num_threads(config.threads)
     if device.type == "cpu":
@@ -114,7 +134,7 @@ def choose_device(asked: str, local_rank: int = 0) -> tuple[torch.device, str]:
     return device, "the fastest that is there" if asked == "auto" else "as asked"
 
 
-def has_native_bf16(device: torch.device, cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
+def has_native_bf16(device: torch.device, cpuinfo: Path = CPUINFO) -> bool:
     """Whether the processor multiplies bf16 matrices itself: a GPU from Ampere on, a CPU with avx512_bf16, AMX or
     Arm's bf16. Elsewhere bf16 is emulated, several times slower than fp32."""
     if device.type == "cuda":
@@ -183,7 +203,7 @@ def keep_freed_memory() -> bool:
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # names and numbers of malloc.h
 
 
-def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool, str]:
+def choose_compile(asked: str, device: torch.device, flops: float, minutes: float = 0.0) -> tuple[bool, str]:
     if asked != "auto":
         return asked == "always", "as asked"
     least = COMPILE_FLOPS.get(device.type)
@@ -191,6 +211,8 @@ def choose_compile(asked: str, device: torch.device, flops: float) -> tuple[bool
         return False, f"torch.compile is not used on {device.type}"
     if flops < least:
         return False, f"a run of {flops:.0e} operations is too short to pay for it"
+    if 0 < minutes < COMPILE_MINUTES:
+        return False, f"a run of {minutes:g} minutes is too short to pay for it"
     missing = missing_compiler(device)
     return (False, missing) if missing else (True, f"{flops:.0e} operations pay for it")
 
@@ -213,13 +235,12 @@ def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[
     compiling fails (no compiler, a platform without one) one line says so and the model runs as it was.
     """
     blocks = list(getattr(model, "blocks", []))
-    loss: Callable[..., Tensor] | None = getattr(model, "loss", None)
+    loss: Any = model.loss
     started = time.perf_counter()
     try:
         for block in blocks:
             block.compile(dynamic=False)
-        if loss:
-            vars(model)["loss"] = torch.compile(loss, dynamic=False)
+        vars(model)["loss"] = torch.compile(loss, dynamic=False)
         sample().backward()
     except Exception as error:  # torch.compile raises whatever its many parts raise
         for block in blocks:
@@ -229,8 +250,9 @@ def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[
         return False
     finally:
         model.zero_grad(set_to_none=True)
-    say(f"compile  {len(blocks)} blocks in {time.perf_counter() - started:.0f} s")
-    return bool(blocks)
+    parts = f"{len(blocks)} blocks and the loss" if blocks else "the loss"
+    say(f"compile  {parts} in {time.perf_counter() - started:.0f} s")
+    return True
 
 
 def uncompiled() -> contextlib.AbstractContextManager[object]:

@@ -1,15 +1,18 @@
 """Tiny things, used whole: a corpus, its shards, a model, a trained run; and the way to real text."""
 
+import json
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hand_built import save_hand_built
 
 from model import GPT, GPTConfig, build_model
+from rostok.checkpoint import hash_of_state
 from rostok.config import load_config
 from rostok.shards import Data, open_data, whole, write_data
 from rostok.tokenizer import load_tokenizer, train_tokenizer
@@ -90,6 +93,13 @@ def tiny_words(data: Data, out: Path) -> list[str]:
     # the same sums on every machine and in every fixture: `auto` may be bf16, and threads change the last bits
     arithmetic = ["runtime.device=cpu", "runtime.dtype=fp32", "runtime.threads=1"]
     return [*sizes, *pace, *arithmetic, f"data.path={data.folder}", f"out={out}", "name=tiny"]
+
+
+def write_state(path: Path, state: dict[str, Any]) -> None:
+    """Write a state.json that was changed on purpose, with the hash of what it now holds."""
+    if isinstance(state.get("sha256"), dict):
+        state["sha256"]["state.json"] = hash_of_state(state)
+    path.write_text(json.dumps(state), encoding="utf-8")
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import train as front
-from conftest import ROOT, tiny_words
+from conftest import ROOT, tiny_words, write_state
 from model import build_model
 from rostok import checkpoint
 from rostok.config import load_config
@@ -89,6 +89,44 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
     assert not [path for path in run.rglob(".*") if path.name != ".lock"]
     latest = checkpoint.find_step(run, "latest")
     assert checkpoint.first_difference(front.saved_tensors(straight), front.saved_tensors(latest)) is None
+
+
+def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the two renames the run has the step under a hidden name only: the next start puts it back."""
+    config = config_of(tiny_data, tmp_path, "save_every=1000")
+    run = train(config, quiet=True)
+    (folder,) = checkpoint.complete_steps(run)
+    before, rename = front.saved_tensors(folder), Path.rename
+    training = Training(config, Ranks(), quiet=True)
+    training.load(folder)
+    training.saved = None
+
+    def dies(self: Path, target: Path) -> Path:
+        if self.name.endswith(".tmp") and self.is_dir():
+            raise SystemError("killed")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", dies)
+        with pytest.raises(SystemError):
+            training.save()
+    assert not folder.exists()
+    train(config, quiet=True)
+    assert checkpoint.first_difference(before, front.saved_tensors(folder)) is None
+    assert [path.name for path in run.glob(".*")] == [".lock"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="kill -9 is POSIX")
+def test_torture_in_small() -> None:
+    """kill -9 at six moments, three of them in the middle of a save. `scripts/torture` alone takes a hundred."""
+    command = [sys.executable, str(ROOT / "scripts" / "torture"), "--kills", "6", "--steps", "300"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout.splitlines()[-1])
+    assert (told["kills"], told["identical"]) == (6, True)
 
 
 def full_disk(path: Path, content: bytes) -> None:
@@ -167,9 +205,9 @@ def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [record["step"] for record in read_metrics(path)] == [1, 3]
 
 
-@pytest.mark.parametrize("line", ["1", "{}", "[1]", '{"step": "x"}', "{"])
-def test_a_line_that_is_no_record_is_named(line: str, tmp_path: Path) -> None:
-    (tmp_path / "metrics.jsonl").write_text(f'{line}\n{{"step": 1}}\n', encoding="utf-8")
+@pytest.mark.parametrize("line", [b"1", b"{}", b"[1]", b'{"step": "x"}', b"{", b'{"st\xe5p": 1}'])
+def test_a_line_that_is_no_record_is_named(line: bytes, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_bytes(line + b'\n{"step": 1}\n')
     with pytest.raises(UserError, match="line 1 is no record"):
         read_metrics(tmp_path / "metrics.jsonl")
 
@@ -294,11 +332,23 @@ def bad_json(path: Path) -> None:
     path.write_text("{", encoding="utf-8")
 
 
+def other_row(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count('"index": ') == 1
+    path.write_text(text.replace('"index": ', '"index": 1'), encoding="utf-8")
+
+
+def other_name(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace('"optimizer.', '"nptimizer.'), encoding="utf-8")
+
+
 DAMAGE = {
     "truncated weights": ("model.safetensors", cut, "has changed since it was saved"),
     "a flipped bit": ("optimizer.safetensors", flip, "has changed since it was saved"),
     "a missing file": ("optimizer.safetensors", Path.unlink, "No such file"),
     "a broken state.json": ("state.json", bad_json, "not a checkpoint's state"),
+    "another row in state.json": ("state.json", other_row, "it has changed since it was saved"),
+    "another name among the hashes": ("state.json", other_name, "it has changed since it was saved"),
 }
 
 
@@ -329,7 +379,7 @@ def test_a_pickled_checkpoint_is_refused_and_ours_is_safetensors(tiny_data: Data
     folder = checkpoint.find_step(run, "latest")
     (folder / "model.safetensors").write_bytes(pickle.dumps(Evil()))
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
-    state["sha256"] = {}
+    state["sha256"] = {}  # as if all hashes were right
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     with pytest.raises(UserError, match="not a safetensors file"):
         checkpoint.read_tensors(folder, "model.safetensors")
@@ -376,8 +426,54 @@ def test_a_swapped_tokenizer_is_refused(
         train(config, quiet=True)
     splits = {"train": whole(tiny_texts[8:]), "valid": whole(tiny_texts[:8])}
     write_data(own_data, splits, other)
-    with pytest.raises(UserError, match="another tokenizer than this run"):
-        train(config, quiet=True)
+    run = tmp_path / "tiny"
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    words = [
+        str(write(tmp_path / "c.yaml", "seed: 0")),
+        *words_of(tiny_data, tmp_path, f"data.path={own_data}"),
+    ]
+    for refused in (lambda: train(config, quiet=True), lambda: front.main([*words, "--check"])):
+        with pytest.raises(UserError, match="another tokenizer than this run"):
+            refused()
+        assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    checkpoint.load_run(run, build_model)
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_run_without_its_config_is_refused(tiny_data: Data, tmp_path: Path) -> None:
+    run = train(config_of(tiny_data, tmp_path), quiet=True)
+    (run / "config.yaml").unlink()
+    with pytest.raises(UserError, match=r"holds checkpoints, but no config.yaml.*--fresh"):
+        train(config_of(tiny_data, tmp_path, "model.n_layer=1"), quiet=True)
+    train(config_of(tiny_data, tmp_path, "model.n_layer=1"), quiet=True, fresh=True)
+
+
+def test_what_no_training_saved_cannot_be_gone_on_from(tiny_data: Data, tmp_path: Path) -> None:
+    """An imported run has weights and no more."""
+    run = train(config_of(tiny_data, tmp_path), quiet=True)
+    path = checkpoint.find_step(run, "latest") / "state.json"
+    state = json.loads(path.read_text(encoding="utf-8"))
+    del state["loader"]
+    write_state(path, state)
+    with pytest.raises(
+        UserError, match=r"no checkpoint to train on from \(loader is not in.*init_from=.*tiny"
+    ):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+
+
+@pytest.mark.parametrize("words", [["my config.yaml"], ["--verify-resume", "my run"]])
+def test_a_name_that_no_run_can_have(
+    words: list[str], tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "my config.yaml", "seed: 0")
+    shutil.copytree(tiny_run, tmp_path / "my run")
+    with pytest.raises(UserError, match=r"plain name.* Got 'my .*type name="):
+        front.main(words)
 
 
 def test_the_optimizer_of_another_kind_is_refused(tiny_data: Data, tmp_path: Path) -> None:
@@ -443,6 +539,34 @@ def test_signals_save_and_leave(
     assert "resumed at step 4" in capsys.readouterr().out
 
 
+def test_a_stop_at_a_save_saves_once_and_never_says_so_in_vain(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stop, before, step = StopWish(), checkpoint.save_step, Training.step
+    saves: list[int] = []
+
+    def counted(run: Path, number: int, *rest: object) -> Path:
+        saves.append(number)
+        return before(run, number, *rest)  # type: ignore[arg-type]
+
+    def stopped(self: Training) -> tuple[float, float]:
+        stop.signal = signal.SIGTERM if self.state.step == 3 else 0
+        return step(self)
+
+    monkeypatch.setattr(checkpoint, "save_step", counted)
+    monkeypatch.setattr(Training, "step", stopped)
+    train(config_of(tiny_data, tmp_path / "a"), quiet=True, stop=stop)
+    assert saves == [2, 4]
+    stop.signal, write_bytes = 0, checkpoint.write_bytes
+    monkeypatch.setattr(
+        checkpoint, "write_bytes", lambda p, c: (full_disk if "000004" in str(p) else write_bytes)(p, c)
+    )
+    with pytest.raises(UserError, match="cannot save .*step-000004"):
+        train(config_of(tiny_data, tmp_path / "b"), stop=stop)
+    assert "and saved" not in capsys.readouterr().out
+    assert names(tmp_path / "b" / "tiny") == ["step-000002"]
+
+
 def test_stopped_before_any_evaluation(
     tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -477,12 +601,16 @@ def test_training_in_a_thread_needs_no_signals(tiny_data: Data, tmp_path: Path) 
 
 
 @contextlib.contextmanager
-def spoilt(monkeypatch: pytest.MonkeyPatch, at: int, value: float) -> Iterator[None]:
+def spoilt(monkeypatch: pytest.MonkeyPatch, at: set[int], value: float) -> Iterator[None]:
+    """Gradients that are no numbers, in the steps that are `at` this place from now on."""
     before, count = front.Training.clipped_norm, iter(range(1, 1000))
 
     def norm(self: Training) -> float:
-        real = before(self)
-        return value if next(count) == at else real
+        if next(count) in at:
+            for parameter in self.model.parameters():
+                assert parameter.grad is not None
+                parameter.grad[...] = value
+        return before(self)
 
     with monkeypatch.context() as patch:
         patch.setattr(front.Training, "clipped_norm", norm)
@@ -495,21 +623,72 @@ def test_not_a_number_stops_before_the_weights_are_spoilt(
 ) -> None:
     config = config_of(tiny_data, tmp_path)
     with (
-        spoilt(monkeypatch, 7, value),
+        spoilt(monkeypatch, {7}, value),
         pytest.raises(UserError, match=r"step 7: the gradient's norm is .* last good checkpoint .*optim.lr"),
     ):
         train(config, quiet=True)
     run = tmp_path / "tiny"
     assert names(run)[-1] == "step-000006"
     assert all(t.isfinite().all() for t in front.saved_tensors(run / "step-000006").values())
+    training = Training(config, Ranks(), quiet=True)
+    training.load(run / "step-000006")
+    before = {name: tensor.clone() for name, tensor in training.tensors().items()}
+    with spoilt(monkeypatch, {1}, value), pytest.raises(UserError):
+        training.step()
+    assert checkpoint.first_difference(before, training.tensors()) is None
+
+
+def test_not_a_number_before_the_first_save(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        spoilt(monkeypatch, {1}, float("nan")),
+        pytest.raises(UserError, match="No checkpoint was saved yet"),
+    ):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+
+
+def test_a_held_out_loss_that_is_no_number(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = iter([3.0, float("nan")])
+    monkeypatch.setattr("train.HeldOut.evaluate", lambda *_: {"valid_loss": next(values)} | SCORES)
+    with pytest.raises(UserError, match="step 4: the held-out loss is nan; stopped, .* last good checkpoint"):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+    assert names(tmp_path / "tiny") == ["step-000002"]
+
+
+SCORES = {"perplexity": 1.0, "bits_per_byte": 1.0}
 
 
 def test_fp16_skips_an_overflow_and_goes_on(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with spoilt(monkeypatch, 7, float("inf")):
-        run = train(config_of(tiny_data, tmp_path, "runtime.dtype=fp16", "log_every=1"), quiet=True)
+    config = config_of(tiny_data, tmp_path, "runtime.dtype=fp16", "log_every=1")
+    training = Training(config, Ranks(), quiet=True)
+    training.step()
+    before, scale = {n: t.clone() for n, t in training.tensors().items()}, training.scaler.get_scale()
+    with spoilt(monkeypatch, {1}, float("inf")):
+        training.step()
+    assert checkpoint.first_difference(before, training.tensors()) is None
+    assert training.scaler.get_scale() == scale / 2
+    training.step()
+    assert checkpoint.first_difference(before, training.tensors())
+    with spoilt(monkeypatch, {7}, float("inf")):
+        run = train(config, quiet=True)
     assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 10
+
+
+def test_fp16_that_overflows_at_every_scale_is_stopped(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """65,536 is halved sixteen times; a weaker scale than 1 would not help either."""
+    config = config_of(tiny_data, tmp_path, "runtime.dtype=fp16", "tokens=12800")
+    with (
+        spoilt(monkeypatch, set(range(3, 100)), float("inf")),
+        pytest.raises(UserError, match="step 19: the gradient's norm is"),
+    ):
+        train(config, quiet=True)
 
 
 def test_early_stop(tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,6 +728,6 @@ def test_a_state_that_describes_no_model_is_one_line(tiny_run: Path, tmp_path: P
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
     path = checkpoint.find_step(run) / "state.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"model": model}))
+    write_state(path, json.loads(path.read_text()) | {"model": model})
     with pytest.raises(UserError, match="do not fit the model"):
         checkpoint.load_run(run, build_model)

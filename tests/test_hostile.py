@@ -18,7 +18,7 @@ import export
 import prepare
 import sample
 import train
-from conftest import tiny_words
+from conftest import tiny_words, write_state
 from rostok.config import load_config
 from rostok.errors import LONGEST, UserError, run_main
 from rostok.shards import Data, open_data
@@ -450,7 +450,7 @@ def damaged(run: Path, to: Path, file: str, change: Callable[[dict], object] | s
     else:
         content = json.loads(path.read_text(encoding="utf-8"))
         change(content)
-        path.write_text(json.dumps(content))
+        write_state(path, content)
     return to
 
 

@@ -16,6 +16,7 @@ from hand_built import save_hand_built
 from safetensors.torch import load_file, save
 
 import attend
+from conftest import write_state
 from model import build_model
 from rostok.attention import maps
 from rostok.attention.capture import Subject, View, look, mentions, nearest_words, open_subject
@@ -390,7 +391,7 @@ def test_half_precision_weights_are_read_as_float32(tmp_path: Path, hand_run: Pa
     (step / "model.safetensors").write_bytes(content)
     state = json.loads((step / "state.json").read_text())
     state["sha256"]["model.safetensors"] = hashlib.sha256(content).hexdigest()
-    (step / "state.json").write_text(json.dumps(state))
+    write_state(step / "state.json", state)
     subject = open_subject(copy)
     assert all(tensor.dtype == np.float32 for tensor in subject.weights.values())
     assert look(subject, subject.encode(TEXT)[0]).checks.row_sums < 1e-5

@@ -1,6 +1,7 @@
 """Device, number format, compiler and threads: what is chosen, why, and what happens where it is not there."""
 
 import math
+import platform
 import re
 import subprocess
 import sys
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 import model as models
-from model import GPT, attend_blockwise, attend_causal
+from model import GPT, WindowMLPConfig, attend_blockwise, attend_causal, build_model
 from rostok import runtime
 from rostok.advisor import Advisor, AdvisorState, Outlook, check_finite, objections, spike
 from rostok.errors import UserError
@@ -27,6 +28,7 @@ from rostok.runtime import (
     measure_peak,
     medium_is_fp32,
     peak_memory,
+    processor_name,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -92,6 +94,11 @@ def test_compiling_pays_only_for_long_runs(monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert choose_compile("auto", CPU, 1e15)[0]
     assert choose_compile("always", CPU, 0.0) == (True, "as asked")
+    assert choose_compile("auto", CPU, 1e15, 1.5) == (
+        False,
+        "a run of 1.5 minutes is too short to pay for it",
+    )
+    assert choose_compile("auto", CPU, 1e15, 10.0)[0]
     assert not choose_compile("auto", MPS, 1e15)[0]
     monkeypatch.undo()
     monkeypatch.setattr(runtime.shutil, "which", lambda _: None)
@@ -114,6 +121,26 @@ def test_a_failing_compiler_costs_one_line(tiny_model: GPT, monkeypatch: pytest.
     assert told == ["compile  failed, going on without it: no compiler here"]
     assert torch.equal(tiny_model(ids), wanted)
     assert list(tiny_model.state_dict()) == names
+
+
+def test_the_baseline_has_a_part_to_compile(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[object] = []
+    monkeypatch.setattr(torch, "compile", lambda part, **_: taken.append(part) or part)
+    model, ids, told = build_model(WindowMLPConfig(vocab_size=64)), torch.arange(32)[None], []
+    wanted = model(ids, ids)
+    assert compile_parts(model, lambda: model(ids, ids), told.append)
+    assert taken == [type(model).loss.__get__(model)]
+    assert told == ["compile  the loss in 0 s"]
+    assert torch.equal(model(ids, ids), wanted)
+
+
+def test_the_processor_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = "cpu family\t: 25\nmodel\t\t: 17\nmodel name\t: A Processor\n\nmodel\t\t: 18\n"
+    (tmp_path / "linux").write_text(told)
+    other = platform.processor() or platform.machine()
+    for file, wanted in (("linux", "A Processor (family 25, model 17)"), ("nothing", other)):
+        monkeypatch.setattr(runtime, "CPUINFO", tmp_path / file)
+        assert processor_name.__wrapped__("cpu") == wanted
 
 
 def test_figures_of_the_machine(tiny_model: GPT) -> None:
@@ -213,11 +240,12 @@ def advisor(vocab_size: int = 1000, warmup: int = 0) -> Advisor:
 
 
 def test_not_finite() -> None:
-    check_finite(1, 2.0, 1.0, False, "")
-    check_finite(1, 2.0, float("inf"), True, "")  # fp16: the scaler backs off
-    for loss, norm, scaled in ((float("nan"), 1.0, True), (2.0, float("nan"), False)):
-        with pytest.raises(UserError, match="step 7: .* nan; stopped before the weights were spoilt. KEPT"):
-            check_finite(7, loss, norm, scaled, "KEPT")
+    check_finite(1, {"loss": 2.0, "gradient's norm": 1.0}, "")
+    for value in (float("nan"), float("inf")):
+        with pytest.raises(
+            UserError, match=rf"step 7: the loss is {value}; stopped, so that no .* KEPT .*optim.lr"
+        ):
+            check_finite(7, {"norm": 1.0, "loss": value}, "KEPT")
 
 
 def test_a_spike() -> None:
@@ -253,10 +281,10 @@ def test_overfitting() -> None:
 
 
 def test_objections_before_a_run() -> None:
-    good = Outlook(1000, 20_000, 1.0, 64, 60.0, 1, 10, 1, 10, 1e-3, 100, 50)
+    good = Outlook(1000, 20_000, 1.0, 64, 60.0, 1, 10, 1, 10, 1e-3, 100, 20, 50)
     assert objections(good) == []
-    bad = Outlook(1000, 500, 30.0, 4, 1e6, 10, 10, 11, 10, 0.1, 100, 200)
+    bad = Outlook(1000, 500, 30.0, 4, 1e6, 10, 10, 11, 10, 0.1, 100, 101, 200)
     text = " ".join(objections(bad))
     for word in ("30 times", "0.5 tokens a parameter", "4 held-out rows", "optim.lr=0.1", "278 hours",
-                 "halve batch", "make room", "save_every=200"):  # fmt: skip
+                 "halve batch", "make room", "save_every=200", "warmup_steps=101 is longer than the 100"):  # fmt: skip
         assert word in text

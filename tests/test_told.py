@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -18,8 +19,10 @@ import train as front
 from conftest import tiny_words
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import advisor, passport, runtime
-from rostok.checkpoint import find_step, read_state
+from rostok.checkpoint import find_step, load_run, read_state
+from rostok.config import load_config
 from rostok.errors import UserError, run_main
+from rostok.loader import evaluation_rows
 from rostok.metrics import MetricsLog, read_metrics
 from rostok.shards import Data
 from train import TrainConfig
@@ -73,6 +76,58 @@ def test_check_of_an_enormous_step_times_a_part_of_it(
     minutes = re.search(r"time     ([\d,.]+) minutes", capsys.readouterr().out)
     assert minutes
     assert float(minutes[1].replace(",", "")) > 1000
+
+
+def test_check_of_a_run_by_the_clock(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 0\n")
+    words = [*tiny_words(tiny_data, tmp_path / "out"), "tokens=1e12", "schedule.max_minutes=0.2"]
+    assert front.main([str(tmp_path / "c.yaml"), *words, "schedule.warmup_steps=999_999", "--check"]) == 0
+    told = capsys.readouterr().out
+    found = re.search(r"time     0\.[012] minutes for ([\d,]+) steps", told)
+    assert found, told
+    assert f"warmup_steps=999999 is longer than the {int(found[1].replace(',', ''))} steps that fit" in told
+    assert " hours" not in told
+
+
+def test_a_run_tells(tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """loss.png, a sample, the speed, advice; and the scores of the held-out rows, by NumPy and from the bytes."""
+    words = [*tiny_words(tiny_data, tmp_path), "tokens=5120", "log_every=5", "sample_tokens=7"]
+    run = front.train(load_config(TrainConfig, None, words))
+    assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
+    records, told = read_metrics(run / "metrics.jsonl"), capsys.readouterr().out
+    samples = [record["sample"] for record in records if "sample" in record]
+    assert len(samples) == 4
+    assert all(" ".join(sample.split()) in told for sample in samples)
+    speeds = [record for record in records if "tokens_per_s" in record]
+    assert len(speeds) >= 7
+    assert all(record["tokens_per_s"] > 0 and record["peak_share"] >= 0 for record in speeds)
+
+    opened = load_run(run, build_model, "latest")
+    ids, targets = evaluation_rows(tiny_data.split("valid"), 32, 8)
+    with torch.no_grad():
+        logits = opened.model(torch.from_numpy(ids)).double().numpy()
+    high = logits.max(-1, keepdims=True)
+    logs = logits - high - np.log(np.exp(logits - high).sum(-1, keepdims=True))
+    nats = -np.take_along_axis(logs, targets[..., None], -1)[..., 0]
+    start = opened.tokenizer.start_id
+    size = len(opened.tokenizer.decode([i for i in targets.flatten().tolist() if i != start]).encode())
+    last = [record for record in records if "valid_loss" in record][-1]
+    assert last["valid_loss"] == pytest.approx(nats.mean(), abs=1e-5)
+    assert last["perplexity"] == pytest.approx(np.exp(nats.mean()), rel=1e-5)
+    assert last["bits_per_byte"] == pytest.approx(nats[targets != start].sum() / np.log(2) / size, rel=1e-5)
+
+
+def test_advice_goes_into_the_log(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(front.Training, "clipped_norm", lambda self: self.optimizer.zero_grad() or 0.0)
+    run = front.train(load_config(TrainConfig, None, [*tiny_words(tiny_data, tmp_path), "tokens=512"]))
+    advice = [record["advice"] for record in read_metrics(run / "metrics.jsonl") if "advice" in record]
+    assert len(advice) == 1
+    assert "step 1: the gradient is exactly zero" in advice[0]
+    assert f"advice   {advice[0]}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
