@@ -83,7 +83,7 @@ def gpt_config(run: Run) -> GPTConfig:
     if run.model.config.start_id != run.tokenizer.start_id:
         raise UserError(
             f"{run.step_folder / 'state.json'} says start_id {run.model.config.start_id}, the tokenizer "
-            f"{run.tokenizer.start_id}; correct it there, or import the folder anew"
+            f"{run.tokenizer.start_id}; import the folder anew"
         )
     return run.model.config
 

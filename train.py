@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint, passport
 from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections, refuse_what_cannot_fit
-from rostok.attention.forming import ProbeConfig
+from rostok.attention.forming import ProbeConfig, check_probes
 from rostok.config import dump_yaml, find_config, load_config
 from rostok.diary import Diary, describe
 from rostok.errors import Parser, UserError, run_main, verb
@@ -185,6 +185,8 @@ class Training:
         self.config = config = fit_to_data(config, self.data, self.tokenizer)
         self.run = Path(config.out) / config.name
         check_schedule(config.schedule, config.steps)
+        if config.probe.every and isinstance(config.model, GPTConfig):
+            check_probes(config.model.context, self.tokenizer)
 
         batch, self.accumulate = place.share(config.batch, config.accumulate)
         device, _ = choose_device(config.runtime.device, place.local)
@@ -212,30 +214,23 @@ class Training:
 
     def begin(self) -> None:
         """Load the newest checkpoint, where there is one; then compile and join the other processes."""
+        latest = None
         if checkpoint.complete_steps(self.run):
             latest = checkpoint.find_step(self.run, "latest", self.say)
             self.load(latest)
-            if self.place.first:
-                self.note_best(latest)  # where a kill came between a save and this note
-            if not self.finished:
-                self.compile()
-            if changed := self.changed(read_training(latest)):
-                self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
-        else:
-            if self.place.first:
-                self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
+        self.first_does(lambda: self.sign_folder(latest))  # only now: nothing is refused any more
+        if not self.finished:
             self.compile()
+        if latest and (changed := self.changed(read_training(latest))):
+            self.say(f"note     goes on with {', '.join(changed)}: the same rows, but other last bits")
         if self.place.world > 1:
             devices = [self.runtime.device] if self.runtime.device.type == "cuda" else None
-            self.net = nn.parallel.DistributedDataParallel(
-                self.model,
-                device_ids=devices,
-                broadcast_buffers=False,  # they are constants
-            )
+            self.net = nn.parallel.DistributedDataParallel(self.model, device_ids=devices)
         self.clock -= self.state.seconds
         self.cold_until = self.state.step + 1
         if self.place.first:
-            passport.stamp(self.run, self.state.step, self.facts())
+            config = dataclasses.asdict(self.config)
+            passport.stamp(self.run, self.state.step, {"config": config, **self.facts()})
 
     def step(self) -> tuple[float, float]:
         """One step: the mean loss over all its rows (nats a token) and the gradient's norm before clipping.
@@ -270,8 +265,9 @@ class Training:
         before, state.seconds = state.seconds, time.perf_counter() - self.clock
         if state.step == self.cold_until:
             state.start_up += state.seconds - before
-        if self.plan.due(state.step) and (state.step % config.log_every == 0 or state.step.bit_count() == 1):
-            self.replan()  # also after 2, 4, 8 steps, however long these take
+        beat = state.step % config.log_every == 0 or state.step.bit_count() == 1  # 2, 4, 8: they may be long
+        if beat and self.plan.due(state.step):
+            self.replan()
         return loss, norm
 
     def sync(self, last: bool) -> contextlib.AbstractContextManager[object]:
@@ -361,18 +357,36 @@ class Training:
                 self.net = self.model
                 gc.collect()
 
-    def lock(self) -> contextlib.AbstractContextManager[None]:
-        return checkpoint.run_lock(self.run) if self.place.first else contextlib.nullcontext()
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the run folder for writing; the first process does so for all. Raises UserError."""
+        with contextlib.ExitStack() as held:
+            self.first_does(lambda: held.enter_context(checkpoint.run_lock(self.run)))
+            yield
 
     def open_folder(self, fresh: bool) -> None:
-        """Make the run folder ready, or check that the one that is there is the same run. Raises UserError."""
+        """Sweep the run folder, and check that what it holds is this run. Raises UserError."""
+        self.first_does(lambda: open_run_folder(self.config, self.data, self.tokenizer, self.say, fresh))
+
+    def sign_folder(self, latest: Path | None) -> None:
+        """Write config.yaml and tokenizer.json, and put right what a kill left undone. Raises UserError."""
+        with writing(self.run):
+            checkpoint.write_text(self.run / "config.yaml", dump_yaml(self.config))
+            self.tokenizer.save(self.run)
+            if not latest:
+                self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
+        if latest:
+            self.note_best(latest)  # where a kill came between a save and this note
+
+    def first_does(self, work: Callable[[], object]) -> None:
+        """Let the first process do what must be done once. Where it refuses, all raise UserError, and none waits."""
         refusal = None
         try:
             if self.place.first:
-                open_run_folder(self.config, self.data, self.tokenizer, self.say, fresh)
+                work()
         except UserError as error:
             refusal = error
-        if from_first_rank(float(refusal is not None), self.runtime.device):  # the other processes wait here
+        if from_first_rank(float(refusal is not None), self.runtime.device):
             raise refusal or UserError("the first process has said what is wrong")
 
     def save(self, last: bool = False) -> None:
@@ -453,7 +467,9 @@ class Training:
     def changed(self, saved: dict[str, Any]) -> list[str]:
         """What of the arithmetic is another than in a checkpoint's state, so that last bits may differ."""
         now, before = self.facts()["runtime"], saved["runtime"]
-        return [f"{key} {before.get(key)} -> {now[key]}" for key in now if now[key] != before.get(key)]
+        return [
+            f"{key} {before[key]} -> {now[key]}" for key in now if key in before and now[key] != before[key]
+        ]
 
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run, the optimizer's with a word before their names."""
@@ -532,30 +548,34 @@ def fit_to_data(config: TrainConfig, data: Data, tokenizer: Tokenizer) -> TrainC
     return dataclasses.replace(config, model=model)
 
 
-def renamed(config: TrainConfig, run: Path) -> TrainConfig:
+def renamed(config: TrainConfig, run: Path, hint: str) -> TrainConfig:
     """The config of a run that lies in the folder `run`. Raises UserError for a name that a run cannot have."""
     try:
         return dataclasses.replace(config, out=str(run.parent), name=run.name)
     except ValueError as error:
-        raise UserError(f"{error}; type name=..., or rename it") from None
+        raise UserError(f"{error}; {hint}") from None
+
+
+@contextlib.contextmanager
+def writing(run: Path) -> Iterator[None]:
+    """Raise UserError where the run folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
+        ) from None
 
 
 def open_run_folder(
     config: TrainConfig, data: Data, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
 ) -> None:
-    """Write config.yaml and tokenizer.json, unless the folder holds a run that this one would spoil."""
-    run = config.folder
-    try:
-        checkpoint.sweep(run)
+    """Sweep the run folder, or empty it; refuse one that holds a run that this one would spoil."""
+    with writing(config.folder):
+        checkpoint.sweep(config.folder)
         if fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":  # a restarted worker goes on
-            checkpoint.clear(run)
-        refuse_other_run(config, data, tokenizer, say)
-        checkpoint.write_text(run / "config.yaml", dump_yaml(config))
-        tokenizer.save(run)
-    except OSError as error:
-        raise UserError(
-            f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
-        ) from None
+            checkpoint.clear(config.folder)
+    refuse_other_run(config, data, tokenizer, say)
 
 
 # What may change from one start of a run to the next; batch and accumulate are compared by their product.
@@ -578,23 +598,26 @@ def refuse_other_run(
 ) -> None:
     """Raise UserError when the run folder holds checkpoints that this run could not go on from."""
     run = config.folder
-    if steps := checkpoint.complete_steps(run):
+    if checkpoint.complete_steps(run):
         if not (run / "config.yaml").is_file():
             raise UserError(
                 f"{run} holds checkpoints, but no config.yaml to say of what; "
                 f"put it back, give this run another name=..., or replace the old one with --fresh"
             )
         refuse_other_config(config, run, say)
-        refuse_other_data(read_training(steps[-1]), data, tokenizer)
+        latest = checkpoint.find_step(run, "latest", lambda _: None)
+        refuse_other_data(read_training(latest), data, tokenizer)
 
 
 def read_training(folder: Path) -> dict[str, Any]:
     """The state of a checkpoint that a training can go on from. Raises UserError for one that was imported."""
     saved = checkpoint.read_state(folder)
     needed = ["loader", "scaler", "runtime", "data_sha256", "tokenizer_sha256"]
-    if missing := [key for key in [*needed, *State.__dataclass_fields__] if key not in saved]:
+    missing = [key for key in [*needed, *State.__dataclass_fields__] if key not in saved]
+    if missing or "optimizer.safetensors" not in saved["sha256"]:
+        what = missing[0] if missing else "optimizer.safetensors"
         raise UserError(
-            f"{folder} is no checkpoint to train on from ({missing[0]} is not in its state.json); "
+            f"{folder} is no checkpoint to train on from ({what} is not in its state.json); "
             f"begin a run of another name with its weights: name=... init_from={folder.parent}"
         )
     return saved
@@ -638,12 +661,13 @@ def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -
 # ---------------------------------------------------------------------------------------------------- --check
 
 
-def check(config: TrainConfig, steps: int = 5) -> None:
+def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
     """Print what a run will be and cost, and what is wrong with it, from a few timed steps. Writes nothing."""
     training = Training(config, Ranks())
     config = training.config
-    refuse_other_run(config, training.data, training.tokenizer, print)
-    training.adopt()
+    if not fresh:
+        refuse_other_run(config, training.data, training.tokenizer, print)
+    training.adopt(fresh)
     print(describe(training))
     training.compile()
     start_up = time.perf_counter() - training.clock
@@ -703,10 +727,11 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     Both must give the same bits, those of the next saved checkpoint, and the losses of metrics.jsonl. Prints
     "identical", or the first thing that differs; gives whether all is identical. Raises UserError without a run.
     """
-    run = checkpoint.find_step(run).parent.resolve()  # a step names its run
+    run = checkpoint.find_step(run).parent  # a step names its run
+    run = run if run.name.strip(".") else run.resolve()
     start, *later = checkpoint.complete_steps(run)[-2:]
     config = load_config(TrainConfig, run / "config.yaml")
-    config = renamed(config, run)
+    config = renamed(config, run, "rename the folder")
     first = checkpoint.read_state(start)["step"]
     reach = checkpoint.read_state(later[0])["step"] - first if later else most + 1
     steps = reach if reach <= most else max(2, min(most, config.log_every))
@@ -800,10 +825,10 @@ def main(argv: Sequence[str]) -> int:
     path = find_config(options.config, Path(__file__).parent / "configs")
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
-        config = renamed(config, Path(config.out) / path.stem)
+        config = renamed(config, Path(config.out) / path.stem, "type name=...")
     checkpoint.refuse_unwritable(config.folder)
     if options.check:
-        check(config)
+        check(config, options.fresh)
         return 0
     with stop_wish() as stop:
         train(config, options.fresh, stop=stop)

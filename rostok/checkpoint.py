@@ -97,6 +97,7 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
+        put_back(run)
         raise UserError(
             f"cannot save {final}: {error.strerror or error}; earlier checkpoints are untouched: "
             "make room (or give the folder write permission) and type the same command again"
@@ -235,12 +236,16 @@ def discard(step_folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def sweep(run: Path) -> None:
-    """Delete what a killed process left half-done in a run folder: everything under a temporary name. A checkpoint that
-    had been moved aside for a newer one of the same step, which never came, is put back."""
+def put_back(run: Path) -> None:
+    """Give a checkpoint that was moved aside its name again, where the newer one of the same step has not come."""
     for path in run.glob(".step-*.replaced"):
         if not (final := run / path.stem[1:]).exists():
             path.rename(final)
+
+
+def sweep(run: Path) -> None:
+    """Delete what a killed process left half-done in a run folder: everything under a temporary name."""
+    put_back(run)
     for path in [*run.glob(".*.tmp"), *run.glob(".*.old"), *run.glob(".*.replaced")]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

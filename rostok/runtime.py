@@ -70,7 +70,7 @@ class Runtime:
     def bits(self) -> dict[str, str | int | bool]:
         dtype = str(self.dtype).removeprefix("torch.")
         return {
-            "device": self.device.type, "processor": processor_name(self.device.type), "dtype": dtype,
+            "device": self.device.type, "processor_name": processor_name(self.device.type), "dtype": dtype,
             "compile": self.compile, "threads": self.threads, "torch": torch.__version__,
         }  # fmt: skip
 

@@ -70,10 +70,10 @@ def planned_steps(step: int, seconds: float, start_up: float, budget: float, mos
 
     Never more than `most`, never fewer than `step`.
 
-    >>> planned_steps(step=10, seconds=25.0, start_up=5.0, budget=105.0, most=1000)  # 2 s a step, 80 s are left
-    50
+    >>> planned_steps(step=11, seconds=25.0, start_up=5.0, budget=105.0, most=1000)  # 2 s a step, 80 s are left
+    51
     """
-    per_step = max(seconds - start_up, 1e-9) / max(step, 1)
+    per_step = max(seconds - start_up, 1e-9) / max(step - 1, 1)  # the first step is in start_up
     return min(most, step + max(0, math.floor((budget - seconds) / per_step)))
 
 
@@ -102,7 +102,7 @@ class StepPlan:
 
     def due(self, step: int) -> bool:
         """Whether to revise after `step` steps. Not again where an earlier life of this run already did."""
-        return self.budget > 0 and step > max(self.revisions, default=0)
+        return self.budget > 0 and step > max(self.revisions, default=1)  # one step tells nothing
 
     def revise(self, step: int, steps: int, write: bool = True) -> None:
         """Let `steps` hold from `step` on, written to the disk first. A full disk costs a warning, not the run."""

@@ -1,6 +1,7 @@
 """What a run survives, and what it refuses: kills, full disks, damaged and swapped files, two runs in one folder."""
 
 import contextlib
+import dataclasses
 import errno
 import json
 import os
@@ -108,7 +109,14 @@ def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
             raise SystemError("killed")
         return rename(self, target)
 
+    def full(self: Path, target: Path) -> Path:
+        return dies(self, target) if not self.name.endswith(".tmp") else full_disk(self, b"")  # type: ignore
+
     with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", full)
+        with pytest.raises(UserError, match="earlier checkpoints are untouched"):
+            training.save()
+        assert checkpoint.first_difference(before, front.saved_tensors(folder)) is None
         patch.setattr(Path, "rename", dies)
         with pytest.raises(SystemError):
             training.save()
@@ -361,8 +369,10 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
     run = train(config, quiet=True)
     good = front.saved_tensors(checkpoint.find_step(run, "latest"))
     damage(run / "step-000010" / file)
+    before = (run / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"{message}.*step-000008 is there too.*delete .*step-000010"):
-        train(config, quiet=True)
+        train(dataclasses.replace(config, tokens=2560), quiet=True)
+    assert (run / "config.yaml").read_bytes() == before
     shutil.rmtree(run / "step-000010")
     train(config, quiet=True)
     assert checkpoint.first_difference(good, front.saved_tensors(run / "step-000010")) is None
@@ -457,12 +467,15 @@ def test_what_no_training_saved_cannot_be_gone_on_from(tiny_data: Data, tmp_path
     run = train(config_of(tiny_data, tmp_path), quiet=True)
     path = checkpoint.find_step(run, "latest") / "state.json"
     state = json.loads(path.read_text(encoding="utf-8"))
-    del state["loader"]
-    write_state(path, state)
-    with pytest.raises(
-        UserError, match=r"no checkpoint to train on from \(loader is not in.*init_from=.*tiny"
-    ):
-        train(config_of(tiny_data, tmp_path), quiet=True)
+    kept = (run / "config.yaml").read_bytes()
+    for what in ("loader", "optimizer.safetensors"):
+        state.pop(what, None)
+        state["sha256"].pop(what, None)
+        write_state(path, state)
+        with pytest.raises(UserError, match=rf"to train on from \({what} is not in.*init_from=.*tiny"):
+            train(config_of(tiny_data, tmp_path, "tokens=2560"), quiet=True)
+        state["loader"] = {}
+        assert (run / "config.yaml").read_bytes() == kept
 
 
 @pytest.mark.parametrize("words", [["my config.yaml"], ["--verify-resume", "my run"]])
@@ -472,7 +485,7 @@ def test_a_name_that_no_run_can_have(
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "my config.yaml", "seed: 0")
     shutil.copytree(tiny_run, tmp_path / "my run")
-    with pytest.raises(UserError, match=r"plain name.* Got 'my .*type name="):
+    with pytest.raises(UserError, match=r"plain name.* Got 'my .*; (type name=|rename the folder)"):
         front.main(words)
 
 

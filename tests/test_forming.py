@@ -59,6 +59,15 @@ def test_context_without_room_is_refused(tiny_model: GPT) -> None:
         probe_heads(weights, config, np.arange(1, 200))
 
 
+def test_a_training_that_cannot_be_probed_is_refused_before_it_begins(
+    tiny_data: Data, tmp_path: Path
+) -> None:
+    words = [*tiny_words(tiny_data, tmp_path), "model.context=8", "probe.every=10"]
+    with pytest.raises(UserError, match="not enough tokens: repeats need a context of 16, this model's is 8"):
+        train(load_config(TrainConfig, None, words), quiet=True)
+    assert not list(tmp_path.iterdir())
+
+
 def test_probes_are_in_metrics_and_change_no_bit_of_the_run(probed_run: Path, tiny_run: Path) -> None:
     probed = [record for record in read_metrics(probed_run / "metrics.jsonl") if "heads" in record]
     assert [record["step"] for record in probed] == [10, 20]

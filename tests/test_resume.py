@@ -162,8 +162,10 @@ def test_another_number_of_processes_is_seen(tiny_run: Path, tiny_data: Data, tm
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
     run = train(config_of(tiny_data, tmp_path), quiet=True)
-    with pytest.raises(UserError, match=r"other settings \(optim\).*--fresh"):
-        train(config_of(tiny_data, tmp_path, "optim.lr=1"), quiet=True)
+    for words, named in (("optim.lr=1", "optim"), ("eval_rows=4", "eval_rows")):
+        with pytest.raises(UserError, match=rf"other settings \({named}\).*--fresh"):
+            train(config_of(tiny_data, tmp_path, words), quiet=True)
+        front.check(config_of(tiny_data, tmp_path, words), fresh=True, steps=1)
     (run / "passport.json").write_text("[1]", encoding="utf-8")
     text = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(text.replace("batch: 4", "batch:"), encoding="utf-8")
@@ -204,6 +206,20 @@ def test_max_minutes_ends_on_time_and_resumes_exactly(
     train(config, quiet=True)
     assert checkpoint.first_difference(final, bits(run)) is None
     assert losses(run) == record
+
+
+def test_max_minutes_of_long_steps(tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first plan comes after two steps, however rare the log: 0.3 s are 30 looks at the clock."""
+    words = [
+        "tokens=1e9",
+        "schedule.max_minutes=0.005",
+        "log_every=1000",
+        "eval_every=1000",
+        "save_every=1000",
+    ]
+    monkeypatch.setattr(front, "time", Clock())
+    run = train(config_of(tiny_data, tmp_path, *words), quiet=True)
+    assert checkpoint.read_state(checkpoint.find_step(run))["seconds"] == pytest.approx(0.3, abs=0.03)
 
 
 def test_verify_resume(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

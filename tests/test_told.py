@@ -210,7 +210,8 @@ def test_the_passport(tiny_run: Path, tiny_data: Data, tmp_path: Path) -> None:
     assert start["commit"] is None or re.fullmatch(r"[0-9a-f]{40}\+?", start["commit"])
     wanted = {"device": "cpu", "dtype": "float32", "batch": 4, "accumulate": 1, "world": 1, "compile": False}
     assert wanted.items() <= start["runtime"].items()
-    assert {"threads", "processor", "torch"} < start["runtime"].keys()
+    assert {"threads", "processor_name", "torch"} < start["runtime"].keys()
+    assert (start["config"]["tokens"], start["config"]["model"]["d_model"]) == (2560, 32)
     assert start["data_sha256"] == {name: tiny_data.split(name).sha256 for name in ("train", "valid")}
     assert start["tokenizer_sha256"] == tiny_data.tokenizer_sha256
     state = read_state(find_step(tiny_run, "latest"))

@@ -58,6 +58,12 @@ def probe_heads(
     }
 
 
+def check_probes(context: int, tokenizer: Tokenizer) -> None:
+    """Raise UserError where a model of this context and tokenizer cannot be probed: before a training, not in it."""
+    pool = token_pool(tokenizer, np.zeros(tokenizer.vocab_size))
+    probes_for(context, pool, tokenizer.start_id, np.random.default_rng(0), rows=1)
+
+
 def probe_model(
     tensors: Mapping[str, Any], config: Mapping[str, Any], tokenizer: Tokenizer
 ) -> dict[str, list[list[float]]]:
