@@ -37,12 +37,12 @@ from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import checkpoint, passport
 from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections, refuse_what_cannot_fit
 from rostok.attention.forming import ProbeConfig, check_probes
-from rostok.config import dump_yaml, find_config, load_config
+from rostok.config import dump_yaml, find_config, load_config, validate
 from rostok.diary import Diary, describe
-from rostok.errors import Parser, UserError, run_main, verb
+from rostok.errors import Parser, UserError, close_output, run_main, verb
 from rostok.heldout import HeldOut
 from rostok.loader import RowLoader
-from rostok.metrics import read_metrics
+from rostok.metrics import board_writer, read_metrics
 from rostok.optim import OptimConfig, build_optimizer
 from rostok.runtime import (
     Ranks,
@@ -185,6 +185,8 @@ class Training:
         self.config = config = fit_to_data(config, self.data, self.tokenizer)
         self.run = Path(config.out) / config.name
         check_schedule(config.schedule, config.steps)
+        if config.tensorboard:
+            board_writer()
         if config.probe.every and isinstance(config.model, GPTConfig):
             check_probes(config.model.context, self.tokenizer)
 
@@ -288,7 +290,7 @@ class Training:
     def replan(self) -> None:
         """With `schedule.max_minutes`: fit the number of steps to the time that is left."""
         state = self.state
-        steps = planned_steps(state.step, state.seconds, state.start_up, self.plan.budget, self.config.steps)
+        steps = planned_steps(state.step, state.seconds, state.start_up, self.plan.budget)
         steps = int(from_first_rank(steps, self.runtime.device))
         self.plan.revise(state.step, steps, write=self.place.first)
 
@@ -338,8 +340,14 @@ class Training:
         return sum_over_ranks(signal).item() > 0
 
     def say(self, text: str) -> None:
+        """Tell people, if anybody listens. A reader that went away (head, a full disk) is no reason to lose a run."""
         if not self.quiet:
-            print(text, flush=True)
+            try:
+                print(text, flush=True)
+            except OSError as error:
+                self.quiet = True
+                close_output()
+                print(f"warning: cannot print: {error.strerror}; training goes on unheard", file=sys.stderr)
 
     # ------------------------------------------------------------------------------------------------ to the disk
 
@@ -370,13 +378,13 @@ class Training:
 
     def sign_folder(self, latest: Path | None) -> None:
         """Write config.yaml and tokenizer.json, and put right what a kill left undone. Raises UserError."""
+        if latest:
+            self.note_best(latest)  # where a kill came between a save and this note
         with writing(self.run):
             checkpoint.write_text(self.run / "config.yaml", dump_yaml(self.config))
             self.tokenizer.save(self.run)
             if not latest:
                 self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
-        if latest:
-            self.note_best(latest)  # where a kill came between a save and this note
 
     def first_does(self, work: Callable[[], object]) -> None:
         """Let the first process do what must be done once. Where it refuses, all raise UserError, and none waits."""
@@ -598,7 +606,13 @@ def refuse_other_run(
 ) -> None:
     """Raise UserError when the run folder holds checkpoints that this run could not go on from."""
     run = config.folder
-    if checkpoint.complete_steps(run):
+    steps = checkpoint.complete_steps(run)
+    if not steps and (damaged := sorted(run.glob("step-*"))):
+        raise UserError(
+            f"{damaged[-1]} has no state.json, and there is no other checkpoint; "
+            f"put it back, give this run another name=..., or replace the old one with --fresh"
+        )
+    if steps:
         if not (run / "config.yaml").is_file():
             raise UserError(
                 f"{run} holds checkpoints, but no config.yaml to say of what; "
@@ -607,6 +621,8 @@ def refuse_other_run(
         refuse_other_config(config, run, say)
         latest = checkpoint.find_step(run, "latest", lambda _: None)
         refuse_other_data(read_training(latest), data, tokenizer)
+        checkpoint.read_pointer(run, "best")
+        read_metrics(run / "metrics.jsonl")
 
 
 def read_training(folder: Path) -> dict[str, Any]:
@@ -629,9 +645,9 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
     The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
     """
     new, old = (dataclasses.asdict(c) for c in (config, load_config(TrainConfig, run / "config.yaml")))
-    changed = [key for key in new if key not in FREE and new[key] != old[key]]
-    if "init_from" in changed and Path(new["init_from"]).resolve() == Path(old["init_from"]).resolve():
-        changed.remove("init_from")
+    if Path(new["init_from"]).resolve() == Path(old["init_from"]).resolve():
+        old["init_from"] = new["init_from"]
+    changed = [text for key in new if key not in FREE for text in differences(key, old[key], new[key])]
     rows = old["batch"] * old["accumulate"]
     if rows != config.batch * config.accumulate:
         changed.append(f"batch x accumulate: {rows} rows a step, now {config.batch * config.accumulate}")
@@ -642,6 +658,14 @@ def refuse_other_config(config: TrainConfig, run: Path, say: Callable[[str], Non
         )
     if old["tokens"] != config.tokens:
         say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
+
+
+def differences(key: str, old: Any, new: Any) -> list[str]:
+    """What differs between two values of a setting, dotted, as `key: old, now new`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [*old, *(name for name in new if name not in old)]
+        return [text for name in keys for text in differences(f"{key}.{name}", old.get(name), new.get(name))]
+    return [] if old == new else [f"{key}: {json.dumps(old)}, now {json.dumps(new)}"]
 
 
 def refuse_other_data(saved: dict[str, Any], data: Data, tokenizer: Tokenizer) -> None:
@@ -667,10 +691,16 @@ def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
     config = training.config
     if not fresh:
         refuse_other_run(config, training.data, training.tokenizer, print)
+        if checkpoint.complete_steps(training.run):
+            training.load(checkpoint.find_step(training.run, "latest", print))
     training.adopt(fresh)
     print(describe(training))
+    done, past = training.state.step, training.state.seconds
+    if training.finished:
+        print(f"check    the run is finished: {done:,} steps are done; more of them with a larger tokens=")
+        return
     training.compile()
-    start_up = time.perf_counter() - training.clock
+    start_up = past + time.perf_counter() - training.clock
     budget, training.plan.budget = training.plan.budget, 0.0  # no plan is written
     parts = training.accumulate
     training.accumulate = min(parts, 4)  # of a large step a part is timed
@@ -681,7 +711,7 @@ def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
         times.append(time.perf_counter() - started)
     seconds = sorted(times)[steps // 2] * parts / training.accumulate
     fit = round((budget - start_up) / seconds) if budget else config.steps
-    total = min(config.steps, max(1, fit))
+    total = min(config.steps - done, max(1, fit))
     rows = training.feed.loader.rows_per_epoch()
     parameters = sum(p.numel() for p in training.model.parameters())
     state_bytes = 4 * sum(
@@ -690,8 +720,8 @@ def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
     there = next(path for path in (training.run, *training.run.parents) if path.exists())
     outlook = Outlook(
         parameters=parameters,
-        tokens=total * config.tokens_per_step,
-        epochs=total * config.batch * config.accumulate / rows,
+        tokens=(done + total) * config.tokens_per_step,
+        epochs=(done + total) * config.batch * config.accumulate / rows,
         held_out_rows=training.held_out.rows,
         seconds=seconds * total,
         memory=peak_memory(training.runtime.device),
@@ -699,16 +729,17 @@ def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
         disk=state_bytes * (min(config.keep, total) + 1),
         disk_there=shutil.disk_usage(there).free,
         lr=config.optim.lr,
-        steps=total,
+        steps=done + total,
         warmup_steps=config.schedule.warmup_steps,
         save_every=config.save_every,
     )
     peak = measure_peak(training.runtime)
+    first = f"step {done + 1:,}" if done else "the first step"
     print(
         f"size     {outlook.tokens / parameters:.1f} tokens a parameter, {outlook.epochs:.2f} epochs, "
         f"{training.feed.loader.left_out_share:.1%} of an epoch's tokens are left out at row ends\n"
-        f"loss     {losses[0]:.3f} at the first step (ln V = {math.log(config.model.vocab_size):.3f}), "
-        f"{losses[-1]:.3f} at step {steps}\n"
+        f"loss     {losses[0]:.3f} at {first} (ln V = {math.log(config.model.vocab_size):.3f}), "
+        f"{losses[-1]:.3f} at step {done + steps:,}\n"
         f"speed    {config.tokens_per_step / seconds:,.0f} tokens/s, "
         f"{config.tokens_per_step / seconds * training.flops / peak:.0%} of this machine's matmul peak\n"
         f"time     {outlook.seconds / 60:,.1f} minutes for {total:,} steps\n"
@@ -730,9 +761,8 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     run = checkpoint.find_step(run).parent  # a step names its run
     run = run if run.name.strip(".") else run.resolve()
     start, *later = checkpoint.complete_steps(run)[-2:]
-    config = load_config(TrainConfig, run / "config.yaml")
-    config = renamed(config, run, "rename the folder")
     first = checkpoint.read_state(start)["step"]
+    config = renamed(settings_at(run, first), run, "rename the folder")
     reach = checkpoint.read_state(later[0])["step"] - first if later else most + 1
     steps = reach if reach <= most else max(2, min(most, config.log_every))
 
@@ -751,21 +781,30 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     found.append(reference(straight.tensors(), resumed.tensors()))
     found += differing_losses(losses, {**losses_before, **losses_after}, "after resuming")
     logged = {r["step"]: r["loss"] for r in read_metrics(run / "metrics.jsonl") if "loss" in r}
-    if changed := straight.changed(checkpoint.read_state(start)):
+    made = [straight.changed(read_training(folder)) for folder in (start, *later)]
+    if changed := max(made, key=len):
         print(f"note     the run had other arithmetic ({', '.join(changed)}): compared with itself alone")
         logged, reach = {}, 0
     found += differing_losses(losses, logged, "in metrics.jsonl")
     if reach == steps:
         found.append(reference(straight.tensors(), saved_tensors(later[0])))
     differences = [text for text in found if text]
-    compared = f"{len(losses.keys() & logged.keys())} logged losses" + (
-        f", {later[0].name}" * (reach == steps)
-    )
+    compared = f"{len(losses.keys() & logged.keys())} logged losses"
+    if reach == steps:
+        compared += f", {later[0].name}"
     print(
         f"{start}: {steps} steps straight on; {steps // 2} and {steps - steps // 2} with a resume; {compared}"
     )
     print(f"different: {differences[0]}" if differences else "identical")
     return not differences
+
+
+def settings_at(run: Path, step: int) -> TrainConfig:
+    """The settings with which the run went on from this step: its passport's, else (older runs) its config.yaml's."""
+    for start in reversed(passport.read_starts(run)):
+        if isinstance(start, dict) and "config" in start and start["step"] <= step:
+            return validate(TrainConfig, start["config"], str(run / "passport.json"))
+    return load_config(TrainConfig, run / "config.yaml")
 
 
 def retrain(config: TrainConfig, start: Path, steps: int) -> tuple[Training, dict[int, float]]:
@@ -819,6 +858,10 @@ def main(argv: Sequence[str]) -> int:
     )
     options = parser.parse_intermixed_args(argv)
     if options.verify_resume:
+        if options.config:
+            raise UserError(
+                f"--verify-resume takes a run and nothing else. Got {options.config!r}; leave it out"
+            )
         return 0 if verify_resume(options.verify_resume) else 1
     if not options.config:
         raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")

@@ -52,11 +52,16 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 class HasState(Protocol):
@@ -157,7 +162,7 @@ def read_tensors(step_folder: Path, name: str) -> dict[str, Tensor]:
 def other_steps(step_folder: Path) -> str:
     others = [path.name for path in complete_steps(step_folder.parent) if path.name != step_folder.name]
     if not others:
-        return ""
+        return "; put the right one back, or train anew"
     older = step_folder.parent / others[-1]
     return f"; {older} is there too: use that one, and to train on from it delete {step_folder}"
 
@@ -200,7 +205,9 @@ def read_pointer(run: Path, name: str) -> Path | None:
     except OSError:
         return None
     if target != Path(target).name or not target.startswith("step-"):
-        raise UserError(f"{run / name} must hold the name of a step folder. Got {target[:60]!r}")
+        raise UserError(
+            f"{run / name} must hold the name of a step folder. Got {target[:60]!r}; write one into it, or delete it"
+        )
     return run / target
 
 

@@ -111,8 +111,8 @@ class Diary:
             self.tell(f"advice   {line}")
 
     def tell(self, line: str) -> None:
-        if not self.training.quiet:
-            self.bar.write(line, file=sys.stdout)
+        with self.bar.external_write_mode(file=sys.stdout):
+            self.training.say(line)
 
     def plot(self) -> None:
         self.plotted = time.perf_counter()

@@ -56,13 +56,18 @@ class MetricsLog:
 
 def open_board(folder: Path, resume_at: int) -> Any:
     """A TensorBoard writer; what it drew after `resume_at` is hidden. Raises UserError where TensorBoard is missing."""
+    return board_writer()(folder, purge_step=resume_at + 1 if resume_at else None)
+
+
+def board_writer() -> Any:
+    """TensorBoard's class of writers. Raises UserError where TensorBoard is missing."""
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
         raise UserError(
             "tensorboard=true needs TensorBoard; type pip install 'rostok[tensorboard]', or leave it out"
         ) from None
-    return SummaryWriter(folder, purge_step=resume_at + 1 if resume_at else None)
+    return SummaryWriter
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -76,7 +81,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             records.append({**record, "step": int(record["step"])})
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, TypeError, KeyError, OverflowError):
             if number < len(lines):
                 raise UserError(
                     f"{path}, line {number} is no record of a training; delete the line and try again"
@@ -95,8 +100,8 @@ def plot_losses(runs: dict[str, Path], out: Path) -> None:
     axes = figure.add_subplot()
     for index, (name, path) in enumerate(runs.items()):
         records, colour = read_metrics(path), f"C{index}"
-        train = [(r["tokens"], r["loss"]) for r in records if "loss" in r]
-        valid = [(r["tokens"], r["valid_loss"]) for r in records if "valid_loss" in r]
+        train = [(r["tokens"], r["loss"]) for r in records if {"tokens", "loss"} <= r.keys()]
+        valid = [(r["tokens"], r["valid_loss"]) for r in records if {"tokens", "valid_loss"} <= r.keys()]
         axes.plot(*zip(*train, strict=True), color=colour, alpha=0.35, lw=1) if train else None
         if valid:
             axes.plot(

@@ -65,16 +65,16 @@ def check_schedule(config: ScheduleConfig, steps: int) -> None:
         )
 
 
-def planned_steps(step: int, seconds: float, start_up: float, budget: float, most: int) -> int:
+def planned_steps(step: int, seconds: float, start_up: float, budget: float) -> int:
     """How many steps fit into `budget` seconds, when `step` of them took `seconds`, `start_up` of these only once.
 
-    Never more than `most`, never fewer than `step`.
+    Never fewer than `step`.
 
-    >>> planned_steps(step=11, seconds=25.0, start_up=5.0, budget=105.0, most=1000)  # 2 s a step, 80 s are left
+    >>> planned_steps(step=11, seconds=25.0, start_up=5.0, budget=105.0)  # 2 s a step, 80 s are left
     51
     """
     per_step = max(seconds - start_up, 1e-9) / max(step - 1, 1)  # the first step is in start_up
-    return min(most, step + max(0, math.floor((budget - seconds) / per_step)))
+    return step + max(0, math.floor((budget - seconds) / per_step))
 
 
 class StepPlan:
@@ -90,15 +90,17 @@ class StepPlan:
             return
         try:
             self.revisions = {int(at): int(n) for at, n in json.loads(self.path.read_text("utf-8")).items()}
-        except (ValueError, TypeError, AttributeError):
+            if any(n < 1 for n in self.revisions.values()):
+                raise ValueError
+        except (ValueError, TypeError, AttributeError, OverflowError):
             raise UserError(
                 f"{self.path} is damaged; delete it and the steps are planned anew from here"
             ) from None
 
     def steps(self, step: int) -> int:
-        """The plan that holds after `step` steps."""
+        """The plan that holds after `step` steps: what fits into the time, and never more than the run's own steps."""
         known = [at for at in self.revisions if at <= step]
-        return self.revisions[max(known)] if known else self.most
+        return min(self.most, self.revisions[max(known)]) if known else self.most
 
     def due(self, step: int) -> bool:
         """Whether to revise after `step` steps. Not again where an earlier life of this run already did."""

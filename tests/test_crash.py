@@ -213,7 +213,9 @@ def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [record["step"] for record in read_metrics(path)] == [1, 3]
 
 
-@pytest.mark.parametrize("line", [b"1", b"{}", b"[1]", b'{"step": "x"}', b"{", b'{"st\xe5p": 1}'])
+@pytest.mark.parametrize(
+    "line", [b"1", b"{}", b"[1]", b'{"step": "x"}', b"{", b'{"st\xe5p": 1}', b'{"step": 1e400}']
+)
 def test_a_line_that_is_no_record_is_named(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(line + b'\n{"step": 1}\n')
     with pytest.raises(UserError, match="line 1 is no record"):
@@ -452,6 +454,29 @@ def test_a_swapped_tokenizer_is_refused(
 def write(path: Path, text: str) -> Path:
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def test_a_lone_checkpoint_without_its_state_is_refused(tiny_data: Data, tmp_path: Path) -> None:
+    run = train(config_of(tiny_data, tmp_path, "save_every=1000"), quiet=True)
+    state, kept = run / "step-000010" / "state.json", (run / "metrics.jsonl").read_bytes()
+    content = state.read_bytes()
+    state.unlink()
+    with pytest.raises(UserError, match=r"step-000010 has no state.json.*no other.*--fresh"):
+        train(config_of(tiny_data, tmp_path), quiet=True)
+    assert (run / "metrics.jsonl").read_bytes() == kept
+    state.write_bytes(content)
+    (run / "best").write_text("garbage")
+    config = (run / "config.yaml").read_bytes()
+    with pytest.raises(UserError, match=r"best must hold .* Got 'garbage'; write one into it, or delete it"):
+        train(config_of(tiny_data, tmp_path, "tokens=2560"), quiet=True)
+    assert (run / "config.yaml").read_bytes() == config
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: full_disk(tmp_path, b""))
+    with pytest.raises(OSError, match="No space"):
+        checkpoint.write_text(tmp_path / "config.yaml", "seed: 0")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_without_its_config_is_refused(tiny_data: Data, tmp_path: Path) -> None:

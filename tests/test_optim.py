@@ -143,8 +143,8 @@ def test_schedules_by_hand() -> None:
 
 
 def test_a_plan_by_the_clock(tmp_path: Path) -> None:
-    assert planned_steps(step=100, seconds=100.0, start_up=0.0, budget=50.0, most=1000) == 100  # time is over
-    assert planned_steps(step=100, seconds=60.0, start_up=10.0, budget=1e9, most=1000) == 1000
+    assert planned_steps(step=100, seconds=100.0, start_up=0.0, budget=50.0) == 100  # time is over
+    assert planned_steps(step=101, seconds=60.0, start_up=10.0, budget=1e9) == 101 + (1e9 - 60) / 0.5
     config = ScheduleConfig(max_minutes=1.0)
     plan = StepPlan(tmp_path / "plan.json", config, 1000)
     assert plan.steps(0) == 1000
@@ -162,7 +162,7 @@ def test_a_plan_that_cannot_be_written_or_read(tmp_path: Path, capsys: pytest.Ca
     plan.revise(10, 200)
     assert "warning: cannot write" in capsys.readouterr().err
     assert plan.steps(10) == 200  # the run goes on by it
-    for damaged in ("", "[1]", '{"a": 1}', '{"1": null}'):
+    for damaged in ("", "[1]", '{"a": 1}', '{"1": null}', '{"2": Infinity}', '{"2": 0}'):
         (tmp_path / "plan.json").write_text(damaged, encoding="utf-8")
         with pytest.raises(UserError, match="is damaged; delete it"):
             StepPlan(tmp_path / "plan.json", ScheduleConfig(max_minutes=1.0), 1000).load()

@@ -162,7 +162,7 @@ def test_another_number_of_processes_is_seen(tiny_run: Path, tiny_data: Data, tm
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
     run = train(config_of(tiny_data, tmp_path), quiet=True)
-    for words, named in (("optim.lr=1", "optim"), ("eval_rows=4", "eval_rows")):
+    for words, named in (("optim.lr=1", "optim.lr: 0.002, now 1.0"), ("eval_rows=4", "eval_rows: 8, now 4")):
         with pytest.raises(UserError, match=rf"other settings \({named}\).*--fresh"):
             train(config_of(tiny_data, tmp_path, words), quiet=True)
         front.check(config_of(tiny_data, tmp_path, words), fresh=True, steps=1)
@@ -220,6 +220,37 @@ def test_max_minutes_of_long_steps(tiny_data: Data, tmp_path: Path, monkeypatch:
     monkeypatch.setattr(front, "time", Clock())
     run = train(config_of(tiny_data, tmp_path, *words), quiet=True)
     assert checkpoint.read_state(checkpoint.find_step(run))["seconds"] == pytest.approx(0.3, abs=0.03)
+
+
+def test_tokens_may_change_in_a_run_by_the_clock(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is time for more steps than asked for: the run's own number holds, whatever was planned before."""
+    words = ["schedule.max_minutes=1", "log_every=4", "schedule.warmup_steps=1"]
+
+    def steps_after(tokens: int, stop: StopWish | None = None) -> int:
+        monkeypatch.setattr(front, "time", Clock())
+        run = train(config_of(tiny_data, tmp_path, *words, f"tokens={tokens}"), quiet=True, stop=stop)
+        return checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"]
+
+    assert steps_after(128 * 10) == 10
+    assert steps_after(128 * 20, StopAfter(5)) == 15
+    assert steps_after(128 * 17) == 17
+
+
+def test_verify_resume_of_one_checkpoint_and_under_its_own_settings(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = train(config_of(tiny_data, tmp_path / "one", "save_every=1000"), quiet=True)
+    assert verify_resume(one)
+    assert ", step" not in capsys.readouterr().out.splitlines()[0].split("resume; ")[1]
+    run = train(config_of(tiny_data, tmp_path, "save_every=10", "schedule.kind=linear"), quiet=True)
+    train(
+        config_of(tiny_data, tmp_path, "tokens=1280", "schedule.kind=linear"), quiet=True
+    )  # nothing is left to do
+    assert verify_resume(run)
+    with pytest.raises(UserError, match="takes a run and nothing else. Got 'optim.lr=5'"):
+        front.main(["--verify-resume", str(run), "optim.lr=5"])
 
 
 def test_verify_resume(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -353,7 +384,7 @@ def test_a_run_begins_with_the_weights_of_another(
     front.check(again)
     again = dataclasses.replace(again, init_from=f"{source}/../source/")  # the same folder
     assert_same_run(straight, train(again, quiet=True))
-    with pytest.raises(UserError, match=r"other settings \(init_from\)"):
+    with pytest.raises(UserError, match=r"other settings \(init_from: \S+, now \"\"\)"):
         train(dataclasses.replace(again, init_from=""), quiet=True)
 
 

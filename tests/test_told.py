@@ -4,6 +4,8 @@
 
 import math
 import re
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -16,14 +18,14 @@ from hypothesis import strategies as st
 
 import prepare
 import train as front
-from conftest import tiny_words
+from conftest import ROOT, tiny_words
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import advisor, passport, runtime
 from rostok.checkpoint import find_step, load_run, read_state
 from rostok.config import load_config
 from rostok.errors import UserError, run_main
 from rostok.loader import evaluation_rows
-from rostok.metrics import MetricsLog, read_metrics
+from rostok.metrics import MetricsLog, plot_losses, read_metrics
 from rostok.shards import Data
 from train import TrainConfig
 
@@ -89,6 +91,52 @@ def test_check_of_a_run_by_the_clock(
     assert found, told
     assert f"warmup_steps=999999 is longer than the {int(found[1].replace(',', ''))} steps that fit" in told
     assert " hours" not in told
+
+
+def test_check_of_a_run_that_is_there(
+    tiny_run: Path, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 0\n")
+    words = [str(tmp_path / "c.yaml"), *tiny_words(tiny_data, tmp_path), "--check"]
+    shutil.copytree(tiny_run, tmp_path / "tiny")
+    assert front.main(words) == 0
+    assert "check    the run is finished: 20 steps are done" in capsys.readouterr().out
+    assert front.main([*words, "tokens=3200"]) == 0
+    told = capsys.readouterr().out
+    for line in ("resumed at step 20", " at step 21 (ln V", " at step 25\n", "minutes for 5 steps"):
+        assert line in told
+    (tmp_path / "tiny" / "metrics.jsonl").write_text("xx\n{}\n")
+    with pytest.raises(UserError, match="line 1 is no record"):
+        front.main(words)
+
+
+def test_a_run_that_cannot_begin_leaves_the_old_one(
+    tiny_run: Path, tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
+    before = sorted(run.rglob("*"))
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
+    config = load_config(TrainConfig, None, [*tiny_words(tiny_data, tmp_path), "tensorboard=true"])
+    with pytest.raises(UserError, match="needs TensorBoard"):
+        front.train(config, fresh=True, quiet=True)
+    assert sorted(run.rglob("*")) == before
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_training_that_nobody_hears_goes_on(tiny_data: Data, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("seed: 0\n")
+    words = [sys.executable, "train.py", str(tmp_path / "c.yaml"), *tiny_words(tiny_data, tmp_path)]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(words, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, timeout=100)
+    assert done.returncode == 0
+    assert done.stderr == "warning: cannot print: No space left on device; training goes on unheard\n"
+    assert read_state(find_step(tmp_path / "tiny", "latest"))["step"] == 20
+
+
+def test_a_record_without_tokens_is_not_drawn(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 5, "loss": 4}\n{"step": 6, "valid_loss": 4}\n')
+    plot_losses({"a": tmp_path / "metrics.jsonl"}, tmp_path / "loss.png")
+    assert (tmp_path / "loss.png").is_file()
 
 
 def test_a_run_tells(tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
