@@ -253,9 +253,8 @@ class Training:
         loss = sum_over_ranks(total).item() / self.place.world
         norm = self.clipped_norm()
         figures = {"loss": loss, "gradient's norm": norm}
-        if (
-            self.scaler.get_scale() > 1
-        ):  # an fp16 gradient may overflow: the step is left out, the scale lowered
+        # an fp16 gradient may overflow: the step is left out and the scale lowered, while there is one to lower
+        if self.scaler.get_scale() > 1:
             del figures["gradient's norm"]
         check_finite(state.step + 1, figures, self.kept)
         if math.isfinite(norm):
@@ -802,7 +801,7 @@ def verify_resume(run: Path, most: int = 20) -> bool:
 def settings_at(run: Path, step: int) -> TrainConfig:
     """The settings with which the run went on from this step: its passport's, else (older runs) its config.yaml's."""
     for start in reversed(passport.read_starts(run)):
-        if isinstance(start, dict) and "config" in start and start["step"] <= step:
+        if isinstance(start, dict) and "config" in start and start.get("step", 0) <= step:
             return validate(TrainConfig, start["config"], str(run / "passport.json"))
     return load_config(TrainConfig, run / "config.yaml")
 
