@@ -27,7 +27,7 @@ from torch import Tensor
 
 from model import GPT, GPTConfig, build_model
 from rostok import __version__, hf
-from rostok.checkpoint import Run, hash_of_state, load_run, read_tensors, write_bytes, write_text
+from rostok.checkpoint import Run, load_run, read_tensors, signed, write_bytes, write_text
 from rostok.errors import Parser, UserError, run_main, verb
 from rostok.tokenizer import Tokenizer, load_tokenizer
 
@@ -232,8 +232,7 @@ def import_hf(source: Path, out: Path) -> None:
     found = kept.get("post_processor") or hf.found_processor(text, config["start_id"])
     text = hf.remove_opening(text, found) if found else text
     state = {"step": 0, "tokens": 0, "best": None, **kept.get("state", {}), "model": config}
-    own = hash_of_state(state)
-    state["sha256"] = {"model.safetensors": hashlib.sha256(content).hexdigest(), "state.json": own}
+    state = signed(state, {"model.safetensors": hashlib.sha256(content).hexdigest()})
 
     with new_folder(out) as part:
         step = part / f"step-{state['step']:06d}"

@@ -216,10 +216,7 @@ class Training:
 
     def begin(self) -> None:
         """Load the newest checkpoint, where there is one; then compile and join the other processes."""
-        latest = None
-        if checkpoint.complete_steps(self.run):
-            latest = checkpoint.find_step(self.run, "latest", self.say)
-            self.load(latest)
+        latest = self.resume()
         self.first_does(lambda: self.sign_folder(latest))  # only now: nothing is refused any more
         if not self.finished:
             self.compile()
@@ -254,7 +251,7 @@ class Training:
         norm = self.clipped_norm()
         figures = {"loss": loss, "gradient's norm": norm}
         # an fp16 gradient may overflow: the step is left out and the scale lowered, while there is one to lower
-        if self.scaler.get_scale() > 1:
+        if not math.isfinite(norm) and self.scaler.get_scale() > 1:
             del figures["gradient's norm"]
         check_finite(state.step + 1, figures, self.kept)
         if math.isfinite(norm):
@@ -266,8 +263,7 @@ class Training:
         before, state.seconds = state.seconds, time.perf_counter() - self.clock
         if state.step == self.cold_until:
             state.start_up += state.seconds - before
-        beat = state.step % config.log_every == 0 or state.step.bit_count() == 1  # 2, 4, 8: they may be long
-        if beat and self.plan.due(state.step):
+        if self.plan.due(state.step, config.log_every):
             self.replan()
         return loss, norm
 
@@ -315,7 +311,6 @@ class Training:
         state.scores, state.scored_at = scores, state.step
         return scores
 
-    @property
     def kept(self) -> str:
         """A sentence on what is left when a run must stop."""
         latest = self.run / "latest"
@@ -379,7 +374,7 @@ class Training:
         """Write config.yaml and tokenizer.json, and put right what a kill left undone. Raises UserError."""
         if latest:
             self.note_best(latest)  # where a kill came between a save and this note
-        with writing(self.run):
+        with checkpoint.writing(self.run):
             checkpoint.write_text(self.run / "config.yaml", dump_yaml(self.config))
             self.tokenizer.save(self.run)
             if not latest:
@@ -456,6 +451,14 @@ class Training:
                 f"init_from={path} holds a model of another shape; give this run its own: {settings}"
             )
         self.model.load_state_dict(source.model.state_dict())
+
+    def resume(self) -> Path | None:
+        """Go back to the newest checkpoint, where there is one; gives its folder."""
+        if not checkpoint.complete_steps(self.run):
+            return None
+        latest = checkpoint.find_step(self.run, "latest", self.say)
+        self.load(latest)
+        return latest
 
     def load(self, folder: Path) -> None:
         """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
@@ -563,22 +566,11 @@ def renamed(config: TrainConfig, run: Path, hint: str) -> TrainConfig:
         raise UserError(f"{error}; {hint}") from None
 
 
-@contextlib.contextmanager
-def writing(run: Path) -> Iterator[None]:
-    """Raise UserError where the run folder cannot be written."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
-        ) from None
-
-
 def open_run_folder(
     config: TrainConfig, data: Data, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
 ) -> None:
     """Sweep the run folder, or empty it; refuse one that holds a run that this one would spoil."""
-    with writing(config.folder):
+    with checkpoint.writing(config.folder):
         checkpoint.sweep(config.folder)
         if fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":  # a restarted worker goes on
             checkpoint.clear(config.folder)
@@ -605,23 +597,22 @@ def refuse_other_run(
 ) -> None:
     """Raise UserError when the run folder holds checkpoints that this run could not go on from."""
     run = config.folder
-    steps = checkpoint.complete_steps(run)
-    if not steps and (damaged := sorted(run.glob("step-*"))):
+    if not (steps := sorted(run.glob("step-*"))):
+        return
+    missing = ""
+    if not checkpoint.complete_steps(run):
+        missing = f"{steps[-1]} has no state.json, and there is no other checkpoint"
+    elif not (run / "config.yaml").is_file():
+        missing = f"{run} holds checkpoints, but no config.yaml to say of what"
+    if missing:
         raise UserError(
-            f"{damaged[-1]} has no state.json, and there is no other checkpoint; "
-            f"put it back, give this run another name=..., or replace the old one with --fresh"
+            f"{missing}; put it back, give this run another name=..., or replace the old one with --fresh"
         )
-    if steps:
-        if not (run / "config.yaml").is_file():
-            raise UserError(
-                f"{run} holds checkpoints, but no config.yaml to say of what; "
-                f"put it back, give this run another name=..., or replace the old one with --fresh"
-            )
-        refuse_other_config(config, run, say)
-        latest = checkpoint.find_step(run, "latest", lambda _: None)
-        refuse_other_data(read_training(latest), data, tokenizer)
-        checkpoint.read_pointer(run, "best")
-        read_metrics(run / "metrics.jsonl")
+    refuse_other_config(config, run, say)
+    latest = checkpoint.find_step(run, "latest", lambda _: None)
+    refuse_other_data(read_training(latest), data, tokenizer)
+    checkpoint.read_pointer(run, "best")
+    read_metrics(run / "metrics.jsonl")
 
 
 def read_training(folder: Path) -> dict[str, Any]:
@@ -690,8 +681,7 @@ def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
     config = training.config
     if not fresh:
         refuse_other_run(config, training.data, training.tokenizer, print)
-        if checkpoint.complete_steps(training.run):
-            training.load(checkpoint.find_step(training.run, "latest", print))
+        training.resume()
     training.adopt(fresh)
     print(describe(training))
     done, past = training.state.step, training.state.seconds

@@ -40,7 +40,8 @@ RECIPE = Path(__file__).resolve().parent.parent / "configs" / "rostok.yaml"  # w
 FULL = [
     *(("muon", 3e-3, lr, batch) for batch, lr in itertools.product((8, 16), (5e-3, 1e-2, 2e-2))),
     *(("adamw", lr, 5e-3, batch) for batch, lr in itertools.product((8, 16), (1e-3, 2e-3, 4e-3))),
-    *(("muon", 3e-3, 2.5e-3, 8), ("adamw", 5e-4, 5e-3, 8)),  # lower still, at the better batch
+    ("muon", 3e-3, 2.5e-3, 8),  # lower still, at the better batch
+    ("adamw", 5e-4, 5e-3, 8),
 ]
 
 

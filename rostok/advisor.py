@@ -10,7 +10,7 @@ steps), a loss that stays at ln V, a gradient of exactly zero, a held-out loss t
 
 import math
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,13 +31,16 @@ class AdvisorState:
     told: dict[str, int] = field(default_factory=dict)  # advice -> the step at which it was given
 
 
-def check_finite(step: int, figures: Mapping[str, float], kept: str) -> None:
-    """Raise UserError when one of these figures (name -> value) is no number: the run must not go on with it."""
+def check_finite(step: int, figures: Mapping[str, float], kept: Callable[[], str]) -> None:
+    """Raise UserError when one of these figures (name -> value) is no number: the run must not go on with it.
+
+    kept: a sentence on what is left; asked for only then.
+    """
     for name, value in figures.items():
         if not math.isfinite(value):
             raise UserError(
-                f"step {step}: the {name} is {value}; stopped, so that no checkpoint is spoilt. {kept} Most often the "
-                "learning rate is too high: start anew with half of it (--fresh optim.lr=...) or with a longer "
+                f"step {step}: the {name} is {value}; stopped, so that no checkpoint is spoilt. {kept()} Most often "
+                "the learning rate is too high: start anew with half of it (--fresh optim.lr=...) or with a longer "
                 "schedule.warmup_steps"
             )
 

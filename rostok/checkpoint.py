@@ -90,8 +90,7 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
             content = save(tensors)
             hashes[name] = hashlib.sha256(content).hexdigest()
             write_bytes(temporary / name, content)
-        record = {**state, "step": step}
-        record["sha256"] = {**hashes, "state.json": hash_of_state(record)}
+        record = signed({**state, "step": step}, hashes)
         write_text(temporary / "state.json", json.dumps(record, indent=1) + "\n")
         flush_folder(temporary)
         if final.exists():  # made by an earlier life of this run, from the same rows
@@ -192,6 +191,11 @@ def hash_of_state(state: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest).encode()).hexdigest()
 
 
+def signed(state: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """What a state.json holds: the state, with the hashes of the tensor files and its own."""
+    return {**state, "sha256": {**hashes, "state.json": hash_of_state(state)}}
+
+
 def complete_steps(run: Path) -> list[Path]:
     """The step folders of a run, oldest first."""
     found = [path for path in run.glob("step-*") if (path / "state.json").is_file()]
@@ -261,15 +265,22 @@ def sweep(run: Path) -> None:
 
 
 @contextlib.contextmanager
-def run_lock(run: Path) -> Iterator[None]:
-    """Hold the run folder for writing. Raises UserError when another process holds it."""
+def writing(run: Path) -> Iterator[None]:
+    """Raise UserError where the run folder cannot be written."""
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        file = (run / ".lock").open("w")
+        yield
     except OSError as error:
         raise UserError(
             f"cannot write the run folder {run}: {error.strerror}; choose another with out=FOLDER"
         ) from None
+
+
+@contextlib.contextmanager
+def run_lock(run: Path) -> Iterator[None]:
+    """Hold the run folder for writing. Raises UserError when another process holds it."""
+    with writing(run):
+        run.mkdir(parents=True, exist_ok=True)
+        file = (run / ".lock").open("w")
     with file:
         try:
             lock_file(file.fileno())

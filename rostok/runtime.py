@@ -76,13 +76,13 @@ class Runtime:
 
 
 @cache
-def processor_name(device: str) -> str:
+def processor_name(device: str, cpuinfo: Path = CPUINFO) -> str:
     """What does the sums: the GPU's name, or as much as Linux tells of the CPU. Another one may round otherwise."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     told = {}
-    if CPUINFO.is_file():
-        for line in CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines():
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
             told.setdefault(key.strip(), value.strip())
     if "model name" not in told:

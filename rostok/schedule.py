@@ -102,9 +102,11 @@ class StepPlan:
         known = [at for at in self.revisions if at <= step]
         return min(self.most, self.revisions[max(known)]) if known else self.most
 
-    def due(self, step: int) -> bool:
-        """Whether to revise after `step` steps. Not again where an earlier life of this run already did."""
-        return self.budget > 0 and step > max(self.revisions, default=1)  # one step tells nothing
+    def due(self, step: int, every: int) -> bool:
+        """Whether to revise after `step` steps: every so many, and after 2, 4, 8, ... since these may be long. Not
+        again where an earlier life of this run already did."""
+        beat = step % every == 0 or step.bit_count() == 1
+        return beat and self.budget > 0 and step > max(self.revisions, default=1)  # one step tells nothing
 
     def revise(self, step: int, steps: int, write: bool = True) -> None:
         """Let `steps` hold from `step` on, written to the disk first. A full disk costs a warning, not the run."""

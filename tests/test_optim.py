@@ -153,8 +153,8 @@ def test_a_plan_by_the_clock(tmp_path: Path) -> None:
     again = StepPlan(tmp_path / "plan.json", config, 1000)
     again.load()
     assert [again.steps(step) for step in (0, 10, 19, 20, 99)] == [1000, 200, 200, 220, 220]
-    assert [again.due(step) for step in (10, 20, 30)] == [False, False, True]
-    assert not StepPlan(tmp_path / "plan.json", ScheduleConfig(), 1000).due(30)
+    assert [again.due(step, 10) for step in (10, 20, 30)] == [False, False, True]
+    assert not StepPlan(tmp_path / "plan.json", ScheduleConfig(), 1000).due(30, 10)
 
 
 def test_a_plan_that_cannot_be_written_or_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
