@@ -18,7 +18,9 @@ This file only parses words. What a subcommand does lives in rostok/attention/, 
 import argparse
 from collections.abc import Callable, Sequence
 
-from rostok.attention import explain, explorer, forming, heads, maps, probes
+from rostok.attention.by_hand import explain
+from rostok.attention.heads import forming, heads, maps, probes
+from rostok.attention.page import explorer
 from rostok.errors import Parser, run_main
 
 AddArguments = Callable[[argparse.ArgumentParser], None]

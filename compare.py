@@ -24,9 +24,9 @@ import torch
 from tqdm import tqdm
 
 from model import build_model
-from rostok.checkpoint import Run, load_run
+from rostok.devices import choose_device
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.evaluate import (
+from rostok.measuring.evaluate import (
     Losses,
     Row,
     TargetList,
@@ -38,7 +38,7 @@ from rostok.evaluate import (
     target_list,
     text_windows,
 )
-from rostok.gains import (
+from rostok.measuring.gains import (
     by_class,
     by_position,
     classes,
@@ -50,8 +50,8 @@ from rostok.gains import (
     shown_less,
     sweep,
 )
-from rostok.ngrams import FIT_TOKENS, NGram, Uniform, fit_ngrams
-from rostok.report import (
+from rostok.measuring.ngrams import FIT_TOKENS, NGram, Uniform, fit_ngrams
+from rostok.measuring.report import (
     as_csv,
     as_markdown,
     as_text,
@@ -62,10 +62,10 @@ from rostok.report import (
     sweep_csv,
     tabulate,
 )
-from rostok.runtime import choose_device
-from rostok.shards import Data, open_data
-from rostok.token_page import token_page
-from rostok.tokenizer import Tokenizer, load_tokenizer
+from rostok.measuring.token_page import token_page
+from rostok.runs import Run, load_run
+from rostok.text.shards import Data, open_data
+from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 MAX_LEAK = 1e-3  # of a logit; float32 rounding stays far below
 NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))

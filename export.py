@@ -26,10 +26,12 @@ from safetensors.torch import load_file, save, save_file
 from torch import Tensor
 
 from model import GPT, GPTConfig, build_model
-from rostok import __version__, hf
-from rostok.checkpoint import Run, load_run, read_tensors, signed, write_bytes, write_text
+from rostok import __version__
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.tokenizer import Tokenizer, load_tokenizer
+from rostok.files import write_bytes, write_text
+from rostok.formats import hf
+from rostok.runs import Run, load_run, read_tensors, signed
+from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 KEPT = (
     "rostok.json"  # what Hugging Face has no place for: the run's config, state and original post-processor
@@ -398,7 +400,7 @@ def refuse_gguf_words(options: argparse.Namespace) -> None:
 
 
 def write_gguf(run: Run, out: Path, kind: str) -> int:
-    from rostok.to_gguf import to_gguf
+    from rostok.formats.to_gguf import to_gguf
 
     config = gpt_config(run)
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)

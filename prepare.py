@@ -35,11 +35,11 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rostok import corpora
-from rostok.corpora import Piece, ReadOptions, Spool
 from rostok.errors import Parser, UserError, run_main, standard_input
-from rostok.shards import MANIFEST, Data, open_data, write_data
-from rostok.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
+from rostok.text import sources
+from rostok.text.shards import MANIFEST, Data, open_data, write_data
+from rostok.text.sources import Piece, ReadOptions, Spool
+from rostok.text.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
 STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
@@ -194,7 +194,7 @@ def built_in(count: int, seed: int) -> Source:
     """The story grammar's stories. Its first stories are part of the recipe: a new grammar is a new
     source.
     """
-    from rostok.stories import generate_stories
+    from rostok.text.stories.plots import generate_stories
 
     head = "\n".join(islice(generate_stories(count, seed), 20))
     recipe = {"stories": count, "seed": seed, "head": hashlib.sha256(head.encode()).hexdigest()}
@@ -205,29 +205,29 @@ def tinystories(count: int | None) -> Source:
     """TinyStories as its authors published it: the first `count` training stories, and the whole validation
     file.
     """
-    dataset = corpora.TINYSTORIES
-    train, valid = (corpora.fetch(dataset, file) for file in (dataset.train, dataset.valid))
+    dataset = sources.TINYSTORIES
+    train, valid = (sources.fetch(dataset, file) for file in (dataset.train, dataset.valid))
     recipe = {"repo": dataset.repo, "revision": dataset.revision, "stories": count}
     return Source(
         "tinystories",
         recipe,
-        corpora.first_texts(corpora.read_pieces(train), count),
-        corpora.read_pieces(valid),
+        sources.first_texts(sources.read_pieces(train), count),
+        sources.read_pieces(valid),
         [dataset.train.name, dataset.valid.name],
     )
 
 
 def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> Source:
     if list(words) == ["-"]:
-        pieces = corpora.read_stream(standard_input().buffer, Path("standard input"), options)
-        return Source("stdin", None, corpora.first_texts(pieces, count))
-    files = corpora.find_files(words)
+        pieces = sources.read_stream(standard_input().buffer, Path("standard input"), options)
+        return Source("stdin", None, sources.first_texts(pieces, count))
+    files = sources.find_files(words)
     names = [utf8(file.name) for file in files]
-    hashes = [corpora.sha256_of(file) for file in files]
+    hashes = [sources.sha256_of(file) for file in files]
     recipe = {"files": list(zip(names, hashes, strict=True)), "options": asdict(options), "stories": count}
-    pieces = (piece for file in files for piece in corpora.read_pieces(file, options))
+    pieces = (piece for file in files for piece in sources.read_pieces(file, options))
     name = Path(words[0].rstrip("/")).name.split(".")[0].strip("*?[]") or "mine"
-    return Source(name, recipe, corpora.first_texts(pieces, count), None, names)
+    return Source(name, recipe, sources.first_texts(pieces, count), None, names)
 
 
 def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:

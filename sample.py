@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 from rostok.errors import Parser, UserError, run_main, standard_input
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
-    from rostok.checkpoint import Run
-    from rostok.generate import Choice, Reader, Sampling, Token
+    from rostok.generation.generate import Choice, Reader, Sampling, Token
+    from rostok.runs import Run
 
 COLOURS = {"prompt": "\033[2m", "chosen": "\033[1m", "end": "\033[0m"}
 # hours of work for any model here; more is a slip of the finger
@@ -156,9 +156,9 @@ def json_prompt(line: str, where: str) -> str:
 
 def open_run(path: str, options: argparse.Namespace) -> "Run":
     from model import build_model
-    from rostok.checkpoint import load_run
-    from rostok.quantize import lay_out
-    from rostok.runtime import choose_device
+    from rostok.devices import choose_device
+    from rostok.generation.quantize import lay_out
+    from rostok.runs import load_run
 
     run = load_run(path, build_model, device=choose_device(options.device)[0].type)
     lay_out(run.model, options.weights)
@@ -166,7 +166,7 @@ def open_run(path: str, options: argparse.Namespace) -> "Run":
 
 
 def sampling_of(options: argparse.Namespace) -> "Sampling":
-    from rostok.generate import Sampling
+    from rostok.generation.generate import Sampling
 
     names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
     return Sampling(**{name: getattr(options, name) for name in names})
@@ -178,8 +178,8 @@ def prompt_ids(run: "Run", prompt: str) -> list[int]:
 
 def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
     """A Reader that says on stderr, once, that a text has outgrown the context."""
-    from rostok.generate import CompiledSteps, Reader
-    from rostok.quantize import compiles
+    from rostok.generation.generate import CompiledSteps, Reader
+    from rostok.generation.quantize import compiles
 
     said = False
     compiled = options.compile and hasattr(run.model, "run") and compiles(run.model)
@@ -218,7 +218,7 @@ def write(
     run: "Run", options: argparse.Namespace, prompts: Sequence[str], first: int, show: Any = None
 ) -> list[Writing]:
     """One batch: continue every prompt, sample numbers from `first`. `show` sees each token."""
-    from rostok.generate import TextStream, stream
+    from rostok.generation.generate import TextStream, stream
 
     tokenizer = run.tokenizer
     reader = make_reader(run, [prompt_ids(run, prompt) for prompt in prompts], options)
@@ -363,7 +363,7 @@ class Watcher:
         """The log-probability this run gives the chosen token, and its own likeliest ones."""
         import torch
 
-        from rostok.generate import weigh
+        from rostok.generation.generate import weigh
 
         with torch.inference_mode():
             logits = self.reader.next_logits()[0].float()
@@ -450,7 +450,7 @@ class Session:
         self.reader.cut(0, self.marks.pop())
 
     def go_on(self, line: str) -> None:
-        from rostok.generate import TextStream, stream
+        from rostok.generation.generate import TextStream, stream
 
         tokenizer, options = self.run.tokenizer, self.options
         self.marks.append(len(self.reader.rows[0]))

@@ -9,7 +9,7 @@
     python train.py --verify-resume checkpoints/rostok            # prove that a resumed run has the same bits
     torchrun --nproc-per-node 8 train.py configs/rostok.yaml      # see docs/distributed.md
 
-The run lands in checkpoints/NAME (see rostok/checkpoint.py). Make the data first: python prepare.py --help
+The run lands in checkpoints/NAME (see rostok/training/folder.py). Make the data first: python prepare.py --help
 """
 
 import argparse
@@ -34,35 +34,40 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from model import GPTConfig, WindowMLPConfig, build_model
-from rostok import checkpoint, passport
-from rostok.advisor import AdvisorState, Outlook, check_finite, gigabytes, objections, refuse_what_cannot_fit
-from rostok.attention.forming import ProbeConfig, check_probes
-from rostok.config import dump_yaml, find_config, load_config, validate
-from rostok.diary import Diary, describe
+from rostok import files, runs
+from rostok.devices import choose_device, machine_memory
 from rostok.errors import Parser, UserError, close_output, run_main, verb
-from rostok.heldout import HeldOut
-from rostok.loader import RowLoader
-from rostok.metrics import board_writer, read_metrics
-from rostok.optim import OptimConfig, build_optimizer
-from rostok.runtime import (
-    Ranks,
+from rostok.runs import read_metrics
+from rostok.text.shards import Data, open_data, verify
+from rostok.text.tokenizer import Tokenizer, load_tokenizer
+from rostok.training import folder as run_folder
+from rostok.training import passport
+from rostok.training.advisor import (
+    AdvisorState,
+    Outlook,
+    check_finite,
+    gigabytes,
+    objections,
+    refuse_what_cannot_fit,
+)
+from rostok.training.config import dump_yaml, find_config, load_config, validate
+from rostok.training.diary import Diary, describe
+from rostok.training.head_probe import ProbeConfig, check_probes
+from rostok.training.heldout import HeldOut
+from rostok.training.loader import RowLoader
+from rostok.training.metrics import board_writer
+from rostok.training.optim import OptimConfig, build_optimizer
+from rostok.training.ranks import Ranks, from_first_rank, process_group, ranks, sum_over_ranks
+from rostok.training.runtime import (
     RuntimeConfig,
-    choose_device,
     choose_runtime,
     compile_parts,
     flops_per_token,
-    from_first_rank,
-    machine_memory,
     measure_peak,
     peak_memory,
-    process_group,
-    ranks,
-    sum_over_ranks,
 )
-from rostok.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
-from rostok.shards import Data, open_data, verify
-from rostok.signals import StopWish, stop_wish
-from rostok.tokenizer import Tokenizer, load_tokenizer
+from rostok.training.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
+from rostok.training.signals import StopWish, stop_wish
 
 # ---------------------------------------------------------------------------------------------------- settings
 
@@ -363,7 +368,7 @@ class Training:
     def lock(self) -> Iterator[None]:
         """Hold the run folder for writing; the first process does so for all. Raises UserError."""
         with contextlib.ExitStack() as held:
-            self.first_does(lambda: held.enter_context(checkpoint.run_lock(self.run)))
+            self.first_does(lambda: held.enter_context(run_folder.run_lock(self.run)))
             yield
 
     def open_folder(self, fresh: bool) -> None:
@@ -374,8 +379,8 @@ class Training:
         """Write config.yaml and tokenizer.json, and put right what a kill left undone. Raises UserError."""
         if latest:
             self.note_best(latest)  # where a kill came between a save and this note
-        with checkpoint.writing(self.run):
-            checkpoint.write_text(self.run / "config.yaml", dump_yaml(self.config))
+        with run_folder.writing(self.run):
+            files.write_text(self.run / "config.yaml", dump_yaml(self.config))
             self.tokenizer.save(self.run)
             if not latest:
                 self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save
@@ -400,12 +405,12 @@ class Training:
         if not self.place.first or self.saved == now:
             return
         try:
-            folder = checkpoint.save_step(
+            folder = run_folder.save_step(
                 self.run, self.state.step, self.model, self.optimizer, self.record()
             )
             self.saved = now
             self.note_best(folder)
-            checkpoint.prune(self.run, self.config.keep)
+            run_folder.prune(self.run, self.config.keep)
         except UserError as error:
             if last or self.finished:
                 raise
@@ -414,7 +419,7 @@ class Training:
     def note_best(self, folder: Path) -> None:
         """Let `best` name this checkpoint, where it is the best of those that are saved."""
         try:
-            checkpoint.point_best(self.run, folder)
+            run_folder.point_best(self.run, folder)
         except OSError as error:
             print(
                 f"warning: cannot write {self.run / 'best'}: {error.strerror}; going on without",
@@ -426,10 +431,10 @@ class Training:
 
         Raises UserError where the other run's tokenizer or shape is another.
         """
-        if not self.config.init_from or (checkpoint.complete_steps(self.run) and not fresh):
+        if not self.config.init_from or (runs.complete_steps(self.run) and not fresh):
             return
         path = Path(self.config.init_from)
-        source = checkpoint.load_run(path, build_model)
+        source = runs.load_run(path, build_model)
         theirs, ours = shape(source.model.config), shape(self.config.model)  # type: ignore[arg-type]
         if source.folder.resolve() == self.run.resolve():
             raise UserError(f"init_from={path} is this run itself; give the new one another name=...")
@@ -454,9 +459,9 @@ class Training:
 
     def resume(self) -> Path | None:
         """Go back to the newest checkpoint, where there is one; gives its folder."""
-        if not checkpoint.complete_steps(self.run):
+        if not runs.complete_steps(self.run):
             return None
-        latest = checkpoint.find_step(self.run, "latest", self.say)
+        latest = runs.find_step(self.run, "latest", self.say)
         self.load(latest)
         return latest
 
@@ -464,8 +469,8 @@ class Training:
         """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
         saved = read_training(folder)
         refuse_other_data(saved, self.data, self.tokenizer)
-        self.model.load_state_dict(checkpoint.read_tensors(folder, "model.safetensors"))
-        checkpoint.load_optimizer(self.optimizer, folder)
+        self.model.load_state_dict(runs.read_tensors(folder, "model.safetensors"))
+        run_folder.load_optimizer(self.optimizer, folder)
         self.feed.load_state(saved["loader"])
         self.plan.load()
         if saved["scaler"]:
@@ -484,7 +489,7 @@ class Training:
     def tensors(self) -> dict[str, Tensor]:
         """All tensors of the run, the optimizer's with a word before their names."""
         optimizer = {f"optimizer {name}": tensor for name, tensor in self.optimizer.tensors().items()}
-        return {**checkpoint.model_tensors(self.model), **optimizer}
+        return {**run_folder.model_tensors(self.model), **optimizer}
 
     def record(self) -> dict[str, Any]:
         """What state.json holds besides the hashes of the tensors."""
@@ -570,10 +575,10 @@ def open_run_folder(
     config: TrainConfig, data: Data, tokenizer: Tokenizer, say: Callable[[str], None], fresh: bool
 ) -> None:
     """Sweep the run folder, or empty it; refuse one that holds a run that this one would spoil."""
-    with checkpoint.writing(config.folder):
-        checkpoint.sweep(config.folder)
+    with run_folder.writing(config.folder):
+        run_folder.sweep(config.folder)
         if fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0":  # a restarted worker goes on
-            checkpoint.clear(config.folder)
+            run_folder.clear(config.folder)
     refuse_other_run(config, data, tokenizer, say)
 
 
@@ -600,7 +605,7 @@ def refuse_other_run(
     if not (steps := sorted(run.glob("step-*"))):
         return
     missing = ""
-    if not checkpoint.complete_steps(run):
+    if not runs.complete_steps(run):
         missing = f"{steps[-1]} has no state.json, and there is no other checkpoint"
     elif not (run / "config.yaml").is_file():
         missing = f"{run} holds checkpoints, but no config.yaml to say of what"
@@ -609,15 +614,15 @@ def refuse_other_run(
             f"{missing}; put it back, give this run another name=..., or replace the old one with --fresh"
         )
     refuse_other_config(config, run, say)
-    latest = checkpoint.find_step(run, "latest", lambda _: None)
+    latest = runs.find_step(run, "latest", lambda _: None)
     refuse_other_data(read_training(latest), data, tokenizer)
-    checkpoint.read_pointer(run, "best")
+    runs.read_pointer(run, "best")
     read_metrics(run / "metrics.jsonl")
 
 
 def read_training(folder: Path) -> dict[str, Any]:
     """The state of a checkpoint that a training can go on from. Raises UserError for one that was imported."""
-    saved = checkpoint.read_state(folder)
+    saved = runs.read_state(folder)
     needed = ["loader", "scaler", "runtime", "data_sha256", "tokenizer_sha256"]
     missing = [key for key in [*needed, *State.__dataclass_fields__] if key not in saved]
     if missing or "optimizer.safetensors" not in saved["sha256"]:
@@ -747,23 +752,23 @@ def verify_resume(run: Path, most: int = 20) -> bool:
     Both must give the same bits, those of the next saved checkpoint, and the losses of metrics.jsonl. Prints
     "identical", or the first thing that differs; gives whether all is identical. Raises UserError without a run.
     """
-    run = checkpoint.find_step(run).parent  # a step names its run
+    run = runs.find_step(run).parent  # a step names its run
     run = run if run.name.strip(".") else run.resolve()
-    start, *later = checkpoint.complete_steps(run)[-2:]
-    first = checkpoint.read_state(start)["step"]
+    start, *later = runs.complete_steps(run)[-2:]
+    first = runs.read_state(start)["step"]
     config = renamed(settings_at(run, first), run, "rename the folder")
-    reach = checkpoint.read_state(later[0])["step"] - first if later else most + 1
+    reach = runs.read_state(later[0])["step"] - first if later else most + 1
     steps = reach if reach <= most else max(2, min(most, config.log_every))
 
     straight, losses = retrain(config, start, steps)
     half, losses_before = retrain(config, start, steps // 2)
     with tempfile.TemporaryDirectory() as folder:
-        middle = checkpoint.save_step(
+        middle = run_folder.save_step(
             Path(folder), half.state.step, half.model, half.optimizer, half.record()
         )
         resumed, losses_after = retrain(config, middle, steps - steps // 2)
 
-    reference = checkpoint.first_difference
+    reference = run_folder.first_difference
     found: list[str | None] = []
     if straight.feed.state != resumed.feed.state:
         found.append(f"the next row is {resumed.feed.state} after resuming, {straight.feed.state} without")
@@ -811,8 +816,8 @@ def retrain(config: TrainConfig, start: Path, steps: int) -> tuple[Training, dic
 
 def saved_tensors(folder: Path) -> dict[str, Tensor]:
     """All tensors of a checkpoint, under the names that Training.tensors gives them."""
-    optimizer = checkpoint.read_tensors(folder, "optimizer.safetensors")
-    model = checkpoint.read_tensors(folder, "model.safetensors")
+    optimizer = runs.read_tensors(folder, "optimizer.safetensors")
+    model = runs.read_tensors(folder, "model.safetensors")
     return {**model, **{f"optimizer {name}": tensor for name, tensor in optimizer.items()}}
 
 
@@ -858,7 +863,7 @@ def main(argv: Sequence[str]) -> int:
     config = load_config(TrainConfig, path, options.words)
     if config.name == TrainConfig.name:
         config = renamed(config, Path(config.out) / path.stem, "type name=...")
-    checkpoint.refuse_unwritable(config.folder)
+    run_folder.refuse_unwritable(config.folder)
     if options.check:
         check(config, options.fresh)
         return 0

@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 
 import export  # noqa: E402
 from model import build_model  # noqa: E402
-from rostok.checkpoint import Run, load_run  # noqa: E402
 from rostok.errors import UserError, run_main  # noqa: E402
+from rostok.runs import Run, load_run  # noqa: E402
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She liked to play in the park with her mom. One day,"
 TEXTS = [

@@ -29,10 +29,10 @@ sys.path.insert(0, str(ROOT))
 
 import export  # noqa: E402
 from model import build_model  # noqa: E402
-from rostok.checkpoint import Run, load_run  # noqa: E402
 from rostok.errors import UserError, run_main  # noqa: E402
-from rostok.evaluate import nats_of  # noqa: E402
-from rostok.shards import open_data  # noqa: E402
+from rostok.measuring.evaluate import nats_of  # noqa: E402
+from rostok.runs import Run, load_run  # noqa: E402
+from rostok.text.shards import open_data  # noqa: E402
 
 TASK = """task: rostok_held_out
 dataset_path: json

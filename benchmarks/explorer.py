@@ -28,7 +28,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rostok.attention import explorer  # noqa: E402
+from rostok.attention.page import explorer  # noqa: E402
 from rostok.errors import UserError, run_main  # noqa: E402
 
 SECTIONS = ["viewer", "heads", "steps", "plane", "scale", "mask", "window", "quiz"]

@@ -27,11 +27,11 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from model import GPT, GPTConfig, build_model
-from rostok.checkpoint import load_run
 from rostok.errors import UserError, run_main
-from rostok.generate import CompiledSteps, Sampling, generate
-from rostok.hf import config_to_hf, weights_to_hf
-from rostok.quantize import compiles, lay_out
+from rostok.formats.hf import config_to_hf, weights_to_hf
+from rostok.generation.generate import CompiledSteps, Sampling, generate
+from rostok.generation.quantize import compiles, lay_out
+from rostok.runs import load_run
 
 GREEDY = Sampling(temperature=0)
 OURS = {

@@ -18,9 +18,9 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from rostok.errors import run_main
-from rostok.loader import RowLoader
-from rostok.shards import Split, open_data, whole, write_data
-from rostok.tokenizer import train_tokenizer
+from rostok.text.shards import Split, open_data, whole, write_data
+from rostok.text.tokenizer import train_tokenizer
+from rostok.training.loader import RowLoader
 
 CASES = [(256, 16), (512, 8), (512, 64), (1024, 8)]  # context, batch
 

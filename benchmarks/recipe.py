@@ -24,15 +24,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from rostok import runs
+
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from benchmarks.training import peer_model
-from rostok import checkpoint
-from rostok.config import load_config
-from rostok.runtime import Ranks
-from rostok.shards import open_data
+from rostok.text.shards import open_data
+from rostok.training.config import load_config
+from rostok.training.ranks import Ranks
 from train import TrainConfig, Training, train
 
 SHORT = [("adamw", 2e-3, 5e-3, 8), ("muon", 3e-3, 5e-3, 8)]
@@ -61,7 +62,7 @@ def run_ours(words: list[str], name: str) -> dict[str, float]:
         config = load_config(
             TrainConfig, RECIPE, [*words, f"out={folder}", f"name={name}", "sample_tokens=0"]
         )
-        state = checkpoint.read_state(checkpoint.find_step(train(config, quiet=True), "latest"))
+        state = runs.read_state(runs.find_step(train(config, quiet=True), "latest"))
     return {key: state[key] for key in ("valid_loss", "tokens", "seconds")}
 
 

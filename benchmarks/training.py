@@ -32,12 +32,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from model import GPTConfig, build_model
-from rostok.loader import RowLoader
-from rostok.optim import OptimConfig, build_optimizer
-from rostok.runtime import (
+from rostok.devices import choose_device
+from rostok.text.shards import whole, write_data
+from rostok.text.stories.plots import generate_stories
+from rostok.text.tokenizer import train_tokenizer
+from rostok.training.loader import RowLoader
+from rostok.training.optim import OptimConfig, build_optimizer
+from rostok.training.runtime import (
     Runtime,
     RuntimeConfig,
-    choose_device,
     choose_runtime,
     compile_parts,
     flops_per_token,
@@ -45,9 +48,6 @@ from rostok.runtime import (
     peak_memory,
     synchronise,
 )
-from rostok.shards import whole, write_data
-from rostok.stories import generate_stories
-from rostok.tokenizer import train_tokenizer
 
 Step = Callable[[], float]
 STEPS = 3  # in a turn

@@ -12,10 +12,10 @@ import torch
 from hand_built import save_hand_built
 
 from model import GPT, GPTConfig, build_model
-from rostok.checkpoint import hash_of_state
-from rostok.config import load_config
-from rostok.shards import Data, open_data, whole, write_data
-from rostok.tokenizer import load_tokenizer, train_tokenizer
+from rostok.runs import hash_of_state
+from rostok.text.shards import Data, open_data, whole, write_data
+from rostok.text.tokenizer import load_tokenizer, train_tokenizer
+from rostok.training.config import load_config
 from train import TrainConfig, train
 
 ROOT = Path(__file__).parent.parent

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rostok.attention import explorer
+from rostok.attention.page import explorer
 
 STORY = "Once upon a time there was a boy named Tom. Tom had a red ball. Then he smiled and Tom ran"
 TOM = STORY.split(" ")

@@ -14,9 +14,9 @@ import torch
 import yaml
 
 from model import GPTConfig, build_model
-from rostok.checkpoint import save_step
-from rostok.optim import OptimConfig, build_optimizer
-from rostok.tokenizer import Tokenizer
+from rostok.text.tokenizer import Tokenizer
+from rostok.training.folder import save_step
+from rostok.training.optim import OptimConfig, build_optimizer
 
 D, E, WHO = 128, 64, 40  # stream, head, coordinates that say who a token is
 CONSTANT, START, TOKEN, BEFORE = 0, 1, slice(2, 2 + WHO), slice(2 + WHO, 2 + 2 * WHO)

@@ -9,11 +9,19 @@ import pytest
 import torch
 
 from model import GPT
-from rostok.attention.ablate import all_heads, changes, forbid, mean_outputs, nats_of, silence, steps_of
-from rostok.attention.capture import Subject, open_subject
+from rostok.attention.heads.ablate import (
+    all_heads,
+    changes,
+    forbid,
+    mean_outputs,
+    nats_of,
+    silence,
+    steps_of,
+)
+from rostok.attention.heads.capture import Subject, open_subject
 from rostok.attention.reference import forward
-from rostok.checkpoint import model_tensors
-from rostok.tokenizer import load_tokenizer
+from rostok.text.tokenizer import load_tokenizer
+from rostok.training.folder import model_tensors
 
 IDS = np.array([0, 17, 4, 250, 17, 4, 9, 30])
 

@@ -17,9 +17,9 @@ from model import (
     attend_visible,
     build_model,
 )
-from rostok.generate import CompiledSteps, Sampling, generate
-from rostok.hf import config_to_hf, weights_to_hf
-from rostok.quantize import best_weights, compiles, lay_out
+from rostok.formats.hf import config_to_hf, weights_to_hf
+from rostok.generation.generate import CompiledSteps, Sampling, generate
+from rostok.generation.quantize import best_weights, compiles, lay_out
 
 CONFIGS = [
     GPTConfig(vocab_size=97, context=32, n_layer=2, n_head=4, d_model=32),

@@ -14,11 +14,12 @@ from torch import nn
 
 import compare
 from model import GPT, GPTConfig, WindowMLPConfig, build_model
-from rostok import checkpoint
 from rostok.errors import run_main
-from rostok.optim import OptimConfig, build_optimizer
-from rostok.shards import Data, open_data, whole, write_data
-from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rostok.runs import load_run
+from rostok.text.shards import Data, open_data, whole, write_data
+from rostok.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rostok.training import folder as run_folder
+from rostok.training.optim import OptimConfig, build_optimizer
 
 MakeRun = Callable[..., Path]
 
@@ -43,7 +44,7 @@ def untrained_run(folder: Path, config: GPTConfig | WindowMLPConfig, data: Data,
         "data_sha256": {split: data.split(split).sha256 for split in ("train", "valid")},
         "tokenizer_sha256": tokenizer.sha256,
     }
-    checkpoint.save_step(folder, 10, model, build_optimizer(model, OptimConfig()), record | state)
+    run_folder.save_step(folder, 10, model, build_optimizer(model, OptimConfig()), record | state)
     return folder
 
 
@@ -119,7 +120,7 @@ def test_all_rows_stand_on_the_same_targets(runs, tiny_data: Data, tmp_path, cap
 
 def test_numbers_equal_a_plain_loop(runs, tiny_data: Data, tmp_path) -> None:
     """One forward pass a text (all fit), cross-entropy in float64."""
-    run = checkpoint.load_run(runs[0], build_model)
+    run = load_run(runs[0], build_model)
     tokenizer, nats, ends, n_bytes = load_tokenizer(tiny_data.folder), [], 0.0, 0
     split = tiny_data.split("valid")
     for i in range(len(split)):

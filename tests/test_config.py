@@ -8,8 +8,8 @@ import pytest
 import yaml
 from pydantic import Field
 
-from rostok.config import dump_yaml, find_config, load_config
 from rostok.errors import UserError, run_main
+from rostok.training.config import dump_yaml, find_config, load_config
 from train import TrainConfig
 
 CONFIGS = sorted((Path(__file__).parent.parent / "configs").glob("*.yaml"))

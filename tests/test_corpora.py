@@ -22,8 +22,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rostok import corpora
-from rostok.corpora import (
+from rostok.errors import UserError
+from rostok.text import sources
+from rostok.text.shards import Piece, whole
+from rostok.text.sources import (
     ReadOptions,
     Spool,
     cut_long,
@@ -33,8 +35,6 @@ from rostok.corpora import (
     split_at_marker,
     trim,
 )
-from rostok.errors import UserError
-from rostok.shards import Piece, whole
 
 ROOT = Path(__file__).parent.parent
 MARKER = "<|endoftext|>"
@@ -61,7 +61,7 @@ def write(path: Path, text: str | bytes) -> Path:
     return path
 
 
-@pytest.mark.parametrize("name", ["corpora", "shards", "loader"])
+@pytest.mark.parametrize("name", ["text.sources", "text.shards", "training.loader"])
 def test_worked_examples_in_docstrings(name: str) -> None:
     outcome = doctest.testmod(importlib.import_module(f"rostok.{name}"))
     assert outcome.attempted > 0
@@ -118,7 +118,7 @@ def test_line_ends_and_byte_order_mark(tmp_path: Path, monkeypatch: pytest.Monke
     """Also where the border of a block goes through "\\r\\n" or a letter; a lone "\\r" is text."""
     raw = "\ufeffa\r\nб\ufeff\r\n\rc\r".encode()
     for block in range(1, 9):
-        monkeypatch.setattr(corpora, "BLOCK", block)
+        monkeypatch.setattr(sources, "BLOCK", block)
         assert "".join(decode(io.BytesIO(raw), Path("x"))) == "a\nб\ufeff\n\rc\r"
 
 
@@ -126,7 +126,7 @@ def test_bad_bytes_name_file_and_offset(tmp_path: Path, monkeypatch: pytest.Monk
     raw = "Ёж".encode() + b"ab\xffc" + "ё".encode()[:1]
     path = write(tmp_path / "bad.txt", raw)
     for block in (1, 2, 3, 5, 1 << 20):
-        monkeypatch.setattr(corpora, "BLOCK", block)
+        monkeypatch.setattr(sources, "BLOCK", block)
         with pytest.raises(UserError, match=r"bad.txt: byte 0xff at offset 6 is not UTF-8.*--errors replace"):
             read(path)
         assert read(path, errors="replace") == ["Ёжab\ufffdc\ufffd"]
@@ -318,9 +318,9 @@ def test_long_text_is_cut_where_no_token_lies_across(pattern: str, monkeypatch: 
     """The ids of the parts are the ids of the whole, under each of the split patterns."""
     import tiktoken
 
-    from rostok.tokenizer import QWEN2_PATTERN
+    from rostok.text.tokenizer import QWEN2_PATTERN
 
-    monkeypatch.setattr(corpora, "LONG", 40)
+    monkeypatch.setattr(sources, "LONG", 40)
     patterns = {
         "qwen2": QWEN2_PATTERN,
         "gpt2": r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
@@ -348,7 +348,7 @@ def test_long_text_is_cut_where_no_token_lies_across(pattern: str, monkeypatch: 
 
 
 def test_text_without_any_border_is_cut_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "LONG", 300)
+    monkeypatch.setattr(sources, "LONG", 300)
     pieces = list(cut_long(["x" * 1000] * 30, limit=5000))
     assert "".join(text for text, _ in pieces) == "x" * 30_000
     assert max(len(text) for text, _ in pieces) <= 6000
@@ -357,8 +357,8 @@ def test_text_without_any_border_is_cut_anyway(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_long_text_goes_through_the_spool_in_parts(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(corpora, "LONG", 1000)
-    monkeypatch.setattr(corpora, "BLOCK", 777)
+    monkeypatch.setattr(sources, "LONG", 1000)
+    monkeypatch.setattr(sources, "BLOCK", 777)
     text = "Длинный текст без конца.\n" * 2000
     fill(spool, [text]).split(0.1)
     pieces = list(spool.pieces("train"))
@@ -426,7 +426,7 @@ def prepare_from_hub(
 ) -> subprocess.CompletedProcess[str]:
     """`prepare.py --source tinystories --stories 40` in a process of its own, the data set exchanged for a tiny one."""
     code = f"""
-import prepare, rostok.corpora as c
+import prepare, rostok.text.sources as c
 from rostok.errors import run_main
 train = c.HubFile("train.txt", {size}, "{hashlib.sha256(STORIES).hexdigest()}")
 valid = c.HubFile("valid.txt", {len(HELD_OUT)}, "{hashlib.sha256(HELD_OUT).hexdigest()}")

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,20 +20,22 @@ import torch
 import train as front
 from conftest import ROOT, tiny_words, write_state
 from model import build_model
-from rostok import checkpoint
-from rostok.config import load_config
+from rostok import files, runs
 from rostok.errors import UserError
-from rostok.metrics import MetricsLog, read_metrics
-from rostok.runtime import Ranks
-from rostok.shards import Data, whole, write_data
-from rostok.signals import StopWish
-from rostok.tokenizer import load_tokenizer, train_tokenizer
+from rostok.runs import read_metrics
+from rostok.text.shards import Data, whole, write_data
+from rostok.text.tokenizer import load_tokenizer, train_tokenizer
+from rostok.training import folder as run_folder
+from rostok.training.config import load_config
+from rostok.training.metrics import MetricsLog
+from rostok.training.ranks import Ranks
+from rostok.training.signals import StopWish
 from train import TrainConfig, Training, train
 
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rostok.diary.plot_losses", lambda *_: None)
+    monkeypatch.setattr("rostok.training.diary.plot_losses", lambda *_: None)
 
 
 def words_of(data: Data, out: Path, *words: str) -> list[str]:
@@ -58,10 +60,16 @@ def own_data(tiny_data: Data, tmp_path: Path) -> Path:
 
 
 def names(run: Path) -> list[str]:
-    return [folder.name for folder in checkpoint.complete_steps(run)]
+    return [folder.name for folder in runs.complete_steps(run)]
 
 
 # ---------------------------------------------------------------------------------------------------- saving
+
+
+def set_write_bytes(monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], None]) -> None:
+    """Let every file of a run be written by this function."""
+    for module in (files, run_folder):
+        monkeypatch.setattr(module, "write_bytes", write)
 
 
 @pytest.mark.parametrize("dies_at", ["model.safetensors", "optimizer.safetensors", "state.json", "latest"])
@@ -70,8 +78,8 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
 ) -> None:
     """C03. The kill is an exception that nothing catches, half-way through writing that file at step 6."""
     config = config_of(tiny_data, tmp_path / "a")
-    straight = checkpoint.find_step(train(config_of(tiny_data, tmp_path / "b"), quiet=True), "latest")
-    before = checkpoint.write_bytes
+    straight = runs.find_step(train(config_of(tiny_data, tmp_path / "b"), quiet=True), "latest")
+    before = files.write_bytes
 
     def dies(path: Path, content: bytes) -> None:
         if path.name == dies_at and (b"step-000006" in content or "step-000006" in str(path)):
@@ -79,17 +87,17 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
             raise SystemError("killed")
         before(path, content)
 
-    monkeypatch.setattr(checkpoint, "write_bytes", dies)
+    set_write_bytes(monkeypatch, dies)
     with pytest.raises(SystemError):
         train(config, quiet=True)
-    monkeypatch.setattr(checkpoint, "write_bytes", before)
+    set_write_bytes(monkeypatch, before)
     run = tmp_path / "a" / "tiny"
-    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 4
+    assert runs.read_state(runs.find_step(run, "latest"))["step"] == 4
     assert ("step-000006" in names(run)) == (dies_at == "latest")
     train(config, quiet=True)
     assert not [path for path in run.rglob(".*") if path.name != ".lock"]
-    latest = checkpoint.find_step(run, "latest")
-    assert checkpoint.first_difference(front.saved_tensors(straight), front.saved_tensors(latest)) is None
+    latest = runs.find_step(run, "latest")
+    assert run_folder.first_difference(front.saved_tensors(straight), front.saved_tensors(latest)) is None
 
 
 def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
@@ -98,7 +106,7 @@ def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
     """Between the two renames the run has the step under a hidden name only: the next start puts it back."""
     config = config_of(tiny_data, tmp_path, "save_every=1000")
     run = train(config, quiet=True)
-    (folder,) = checkpoint.complete_steps(run)
+    (folder,) = runs.complete_steps(run)
     before, rename = front.saved_tensors(folder), Path.rename
     training = Training(config, Ranks(), quiet=True)
     training.load(folder)
@@ -116,13 +124,13 @@ def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
         patch.setattr(Path, "rename", full)
         with pytest.raises(UserError, match="earlier checkpoints are untouched"):
             training.save()
-        assert checkpoint.first_difference(before, front.saved_tensors(folder)) is None
+        assert run_folder.first_difference(before, front.saved_tensors(folder)) is None
         patch.setattr(Path, "rename", dies)
         with pytest.raises(SystemError):
             training.save()
     assert not folder.exists()
     train(config, quiet=True)
-    assert checkpoint.first_difference(before, front.saved_tensors(folder)) is None
+    assert run_folder.first_difference(before, front.saved_tensors(folder)) is None
     assert [path.name for path in run.glob(".*")] == [".lock"]
 
 
@@ -144,7 +152,7 @@ def full_disk(path: Path, content: bytes) -> None:
 def test_full_disk_in_the_middle_is_survived(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, calls = checkpoint.write_bytes, []
+    before, calls = files.write_bytes, []
 
     def full_at_step_4(path: Path, content: bytes) -> None:
         if "step-000004" in str(path):
@@ -152,7 +160,7 @@ def test_full_disk_in_the_middle_is_survived(
             full_disk(path, content)
         before(path, content)
 
-    monkeypatch.setattr(checkpoint, "write_bytes", full_at_step_4)
+    set_write_bytes(monkeypatch, full_at_step_4)
     run = train(config_of(tiny_data, tmp_path, "keep=9"), quiet=True)
     assert calls
     assert names(run) == ["step-000002", "step-000006", "step-000008", "step-000010"]
@@ -163,16 +171,15 @@ def test_full_disk_in_the_middle_is_survived(
 def test_full_disk_at_the_end_is_an_error_and_the_older_checkpoint_stays(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = checkpoint.write_bytes
-    monkeypatch.setattr(
-        checkpoint,
-        "write_bytes",
+    before = files.write_bytes
+    set_write_bytes(
+        monkeypatch,
         lambda path, c: (full_disk if "step-000010" in str(path) else before)(path, c),
     )
     with pytest.raises(UserError, match="No space left.*earlier checkpoints are untouched"):
         train(config_of(tiny_data, tmp_path), quiet=True)
     run = tmp_path / "tiny"
-    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 8
+    assert runs.read_state(runs.find_step(run, "latest"))["step"] == 8
 
 
 def test_a_log_on_a_full_disk_costs_one_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,7 +239,7 @@ def test_a_folder_that_cannot_be_written(
     def read_only(path: Path, content: bytes) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(checkpoint, "write_bytes", read_only)
+    set_write_bytes(monkeypatch, read_only)
     with pytest.raises(UserError, match="cannot write the run folder.*Permission denied"):
         train(config_of(tiny_data, tmp_path), quiet=True)
 
@@ -246,8 +253,8 @@ def test_newest_and_best_are_kept(tiny_data: Data, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("train.HeldOut.evaluate", scores)
     run = train(config_of(tiny_data, tmp_path, "keep=2"), quiet=True)
     assert names(run) == ["step-000004", "step-000008", "step-000010"]
-    assert checkpoint.find_step(run, "best").name == "step-000004"
-    assert checkpoint.find_step(run, "latest").name == "step-000010"
+    assert runs.find_step(run, "best").name == "step-000004"
+    assert runs.find_step(run, "latest").name == "step-000010"
 
 
 def test_best_is_the_best_of_the_saved_ones(
@@ -263,19 +270,19 @@ def test_best_is_the_best_of_the_saved_ones(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         before(run, folder)
 
-    before = checkpoint.point_best
+    before = run_folder.point_best
     monkeypatch.setattr("train.HeldOut.evaluate", scores)
-    monkeypatch.setattr(checkpoint, "point_best", full)
+    monkeypatch.setattr(run_folder, "point_best", full)
     run = train(config_of(tiny_data, tmp_path, "eval_every=1", "keep=9"), quiet=True)
     assert "best: No space left on device; going on without" in capsys.readouterr().err
-    assert checkpoint.find_step(run, "best").name == "step-000010"  # step 6 could not be noted
-    monkeypatch.setattr(checkpoint, "point_best", before)
+    assert runs.find_step(run, "best").name == "step-000010"  # step 6 could not be noted
+    monkeypatch.setattr(run_folder, "point_best", before)
     for later in ("step-000008", "step-000010"):
         shutil.rmtree(run / later)
     (run / "latest").write_text("step-000006\n", encoding="utf-8")
     training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
     training.begin()  # takes the note up that is missing
-    assert checkpoint.find_step(run, "best").name == "step-000006"
+    assert runs.find_step(run, "best").name == "step-000006"
 
 
 def test_a_pointer_to_what_is_not_there(
@@ -283,32 +290,32 @@ def test_a_pointer_to_what_is_not_there(
 ) -> None:
     """Something else is taken only with a line that says what and why; nothing is taken for an explicit best."""
     run = Path(shutil.copytree(tiny_run, tmp_path / "run"))
-    newest = checkpoint.complete_steps(run)[-1]
+    newest = runs.complete_steps(run)[-1]
     (run / "latest").write_text("step-000099\n")
     (run / "best").write_text("step-000098\n")
-    assert checkpoint.find_step(run / "latest") == newest
+    assert runs.find_step(run / "latest") == newest
     told = capsys.readouterr().err
     assert told.endswith(
         f"latest names step-000099, which is not there or not complete; taking {newest.name} instead\n"
     )
     assert told.count("\n") == 1
     lines: list[str] = []
-    assert checkpoint.find_step(run, "latest", lines.append) == newest
+    assert runs.find_step(run, "latest", lines.append) == newest
     assert len(lines) == 1
-    assert checkpoint.find_step(run) == newest
+    assert runs.find_step(run) == newest
     assert "best names step-000098, which is not there" in capsys.readouterr().err
     with pytest.raises(
         UserError, match=rf"no best checkpoint.*names step-000098.*{newest.name} is there: give that"
     ):
-        checkpoint.find_step(run / "best")
+        runs.find_step(run / "best")
     (run / "latest").write_text(newest.name)
     (run / "best").unlink()
-    assert checkpoint.find_step(run) == newest
+    assert runs.find_step(run) == newest
     assert capsys.readouterr().err == ""
     with pytest.raises(UserError, match=r"no best checkpoint.*there is no .*best"):
-        checkpoint.find_step(run, "best")
+        runs.find_step(run, "best")
     (run / "latest").unlink()
-    assert checkpoint.find_step(run) == newest
+    assert runs.find_step(run) == newest
     assert "there is no" in capsys.readouterr().err
 
 
@@ -369,7 +376,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
     file, damage, message = DAMAGE[kind]
     config = config_of(tiny_data, tmp_path)
     run = train(config, quiet=True)
-    good = front.saved_tensors(checkpoint.find_step(run, "latest"))
+    good = front.saved_tensors(runs.find_step(run, "latest"))
     damage(run / "step-000010" / file)
     before = (run / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"{message}.*step-000008 is there too.*delete .*step-000010"):
@@ -377,7 +384,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
     assert (run / "config.yaml").read_bytes() == before
     shutil.rmtree(run / "step-000010")
     train(config, quiet=True)
-    assert checkpoint.first_difference(good, front.saved_tensors(run / "step-000010")) is None
+    assert run_folder.first_difference(good, front.saved_tensors(run / "step-000010")) is None
 
 
 class Evil:
@@ -388,13 +395,13 @@ class Evil:
 def test_a_pickled_checkpoint_is_refused_and_ours_is_safetensors(tiny_data: Data, tmp_path: Path) -> None:
     """C04: no file of a run is read by unpickling; a pickle under the right name is not opened."""
     run = train(config_of(tiny_data, tmp_path), quiet=True)
-    folder = checkpoint.find_step(run, "latest")
+    folder = runs.find_step(run, "latest")
     (folder / "model.safetensors").write_bytes(pickle.dumps(Evil()))
     state = json.loads((folder / "state.json").read_text(encoding="utf-8"))
     state["sha256"] = {}  # as if all hashes were right
     (folder / "state.json").write_text(json.dumps(state), encoding="utf-8")
     with pytest.raises(UserError, match="not a safetensors file"):
-        checkpoint.read_tensors(folder, "model.safetensors")
+        runs.read_tensors(folder, "model.safetensors")
 
 
 def test_missing_or_damaged_shards_are_refused(own_data: Path, tiny_data: Data, tmp_path: Path) -> None:
@@ -448,7 +455,7 @@ def test_a_swapped_tokenizer_is_refused(
         with pytest.raises(UserError, match="another tokenizer than this run"):
             refused()
         assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
-    checkpoint.load_run(run, build_model)
+    runs.load_run(run, build_model)
 
 
 def write(path: Path, text: str) -> Path:
@@ -475,7 +482,7 @@ def test_a_lone_checkpoint_without_its_state_is_refused(tiny_data: Data, tmp_pat
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: full_disk(tmp_path, b""))
     with pytest.raises(OSError, match="No space"):
-        checkpoint.write_text(tmp_path / "config.yaml", "seed: 0")
+        files.write_text(tmp_path / "config.yaml", "seed: 0")
     assert not list(tmp_path.iterdir())
 
 
@@ -490,7 +497,7 @@ def test_a_run_without_its_config_is_refused(tiny_data: Data, tmp_path: Path) ->
 def test_what_no_training_saved_cannot_be_gone_on_from(tiny_data: Data, tmp_path: Path) -> None:
     """An imported run has weights and no more."""
     run = train(config_of(tiny_data, tmp_path), quiet=True)
-    path = checkpoint.find_step(run, "latest") / "state.json"
+    path = runs.find_step(run, "latest") / "state.json"
     state = json.loads(path.read_text(encoding="utf-8"))
     kept = (run / "config.yaml").read_bytes()
     for what in ("loader", "optimizer.safetensors"):
@@ -518,7 +525,7 @@ def test_the_optimizer_of_another_kind_is_refused(tiny_data: Data, tmp_path: Pat
     run = train(config_of(tiny_data, tmp_path), quiet=True)
     training = Training(config_of(tiny_data, tmp_path, "optim.kind=muon"), front.Ranks(), quiet=True)
     with pytest.raises(UserError, match=r"the optimizer's state is that of another model or optim.kind"):
-        training.load(checkpoint.find_step(run, "latest"))
+        training.load(runs.find_step(run, "latest"))
 
 
 # ---------------------------------------------------------------------------------------------------- two runs, signals
@@ -527,7 +534,7 @@ def test_the_optimizer_of_another_kind_is_refused(tiny_data: Data, tmp_path: Pat
 def test_two_runs_into_one_folder(tiny_data: Data, tmp_path: Path) -> None:
     config = config_of(tiny_data, tmp_path)
     with (
-        checkpoint.run_lock(tmp_path / "tiny"),
+        run_folder.run_lock(tmp_path / "tiny"),
         pytest.raises(UserError, match="another training is writing"),
     ):
         train(config, quiet=True, fresh=True)
@@ -535,7 +542,7 @@ def test_two_runs_into_one_folder(tiny_data: Data, tmp_path: Path) -> None:
 
 
 def test_the_lock_holds_between_processes_and_dies_with_them(tmp_path: Path) -> None:
-    code = "import sys, pathlib, time\nfrom rostok.checkpoint import run_lock\n"
+    code = "import sys, pathlib, time\nfrom rostok.training.folder import run_lock\n"
     code += "with run_lock(pathlib.Path(sys.argv[1])):\n print('held', flush=True)\n time.sleep(60)"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -543,10 +550,10 @@ def test_the_lock_holds_between_processes_and_dies_with_them(tmp_path: Path) -> 
     with holder:
         assert holder.stdout
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(UserError, match="another training is writing"), checkpoint.run_lock(tmp_path):
+        with pytest.raises(UserError, match="another training is writing"), run_folder.run_lock(tmp_path):
             pass
         holder.kill()
-    with checkpoint.run_lock(tmp_path):
+    with run_folder.run_lock(tmp_path):
         pass
 
 
@@ -580,7 +587,7 @@ def test_signals_save_and_leave(
 def test_a_stop_at_a_save_saves_once_and_never_says_so_in_vain(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stop, before, step = StopWish(), checkpoint.save_step, Training.step
+    stop, before, step = StopWish(), run_folder.save_step, Training.step
     saves: list[int] = []
 
     def counted(run: Path, number: int, *rest: object) -> Path:
@@ -591,14 +598,12 @@ def test_a_stop_at_a_save_saves_once_and_never_says_so_in_vain(
         stop.signal = signal.SIGTERM if self.state.step == 3 else 0
         return step(self)
 
-    monkeypatch.setattr(checkpoint, "save_step", counted)
+    monkeypatch.setattr(run_folder, "save_step", counted)
     monkeypatch.setattr(Training, "step", stopped)
     train(config_of(tiny_data, tmp_path / "a"), quiet=True, stop=stop)
     assert saves == [2, 4]
-    stop.signal, write_bytes = 0, checkpoint.write_bytes
-    monkeypatch.setattr(
-        checkpoint, "write_bytes", lambda p, c: (full_disk if "000004" in str(p) else write_bytes)(p, c)
-    )
+    stop.signal, write_bytes = 0, files.write_bytes
+    set_write_bytes(monkeypatch, lambda p, c: (full_disk if "000004" in str(p) else write_bytes)(p, c))
     with pytest.raises(UserError, match="cannot save .*step-000004"):
         train(config_of(tiny_data, tmp_path / "b"), stop=stop)
     assert "and saved" not in capsys.readouterr().out
@@ -621,7 +626,7 @@ def test_stopped_before_any_evaluation(
     run = train(config_of(tiny_data, tmp_path, *words, "tokens=384"))  # the 3 steps that are done
     told = capsys.readouterr().out
     assert "held out" in told.split("trained  384 tokens")[1]
-    assert "valid_loss" in checkpoint.read_state(checkpoint.find_step(run, "best"))
+    assert "valid_loss" in runs.read_state(runs.find_step(run, "best"))
 
 
 def test_training_in_a_thread_needs_no_signals(tiny_data: Data, tmp_path: Path) -> None:
@@ -673,7 +678,7 @@ def test_not_a_number_stops_before_the_weights_are_spoilt(
     before = {name: tensor.clone() for name, tensor in training.tensors().items()}
     with spoilt(monkeypatch, {1}, value), pytest.raises(UserError):
         training.step()
-    assert checkpoint.first_difference(before, training.tensors()) is None
+    assert run_folder.first_difference(before, training.tensors()) is None
 
 
 def test_not_a_number_before_the_first_save(
@@ -708,10 +713,10 @@ def test_fp16_skips_an_overflow_and_goes_on(
     before, scale = {n: t.clone() for n, t in training.tensors().items()}, training.scaler.get_scale()
     with spoilt(monkeypatch, {1}, float("inf")):
         training.step()
-    assert checkpoint.first_difference(before, training.tensors()) is None
+    assert run_folder.first_difference(before, training.tensors()) is None
     assert training.scaler.get_scale() == scale / 2
     training.step()
-    assert checkpoint.first_difference(before, training.tensors())
+    assert run_folder.first_difference(before, training.tensors())
     with spoilt(monkeypatch, {7}, float("inf")):
         run = train(config, quiet=True)
     assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 10
@@ -755,17 +760,17 @@ def test_damaged_text_files_are_one_line(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    path = checkpoint.find_step(run) / "state.json" if name.startswith("step/") else run / name
+    path = runs.find_step(run) / "state.json" if name.startswith("step/") else run / name
     path.write_bytes(content)
     with pytest.raises(UserError, match=wanted):
-        checkpoint.load_run(run, build_model)
+        runs.load_run(run, build_model)
 
 
 @pytest.mark.parametrize("model", ["x", [], {"kind": "gpt", "sizes": 3}])
 def test_a_state_that_describes_no_model_is_one_line(tiny_run: Path, tmp_path: Path, model: object) -> None:
     run = tmp_path / "run"
     shutil.copytree(tiny_run, run)
-    path = checkpoint.find_step(run) / "state.json"
+    path = runs.find_step(run) / "state.json"
     write_state(path, json.loads(path.read_text()) | {"model": model})
     with pytest.raises(UserError, match="do not fit the model"):
-        checkpoint.load_run(run, build_model)
+        runs.load_run(run, build_model)

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT, tiny_words
-from rostok import checkpoint
-from rostok.config import load_config
-from rostok.metrics import read_metrics
-from rostok.shards import Data
+from rostok import runs
+from rostok.runs import read_metrics
+from rostok.text.shards import Data
+from rostok.training import folder as run_folder
+from rostok.training.config import load_config
 from train import TrainConfig, saved_tensors, train
 
 KILLER = '''
@@ -78,10 +79,10 @@ def test_two_processes_are_one_training_and_survive_a_kill(tiny_data: Data, tmp_
     assert len(one) == len(two)
     for first, second in zip(one, two, strict=True):
         assert first == pytest.approx(second, abs=1e-6, rel=1e-6)
-    state = checkpoint.read_state(checkpoint.find_step(run, "latest"))
+    state = runs.read_state(runs.find_step(run, "latest"))
     assert (state["step"], state["runtime"]["world"], state["runtime"]["accumulate"]) == (8, 2, 2)
-    final = saved_tensors(checkpoint.find_step(run, "latest"))
+    final = saved_tensors(runs.find_step(run, "latest"))
     assert not [name for name in final if "module." in name]
     torchrun("train.py", str(config), *tiny_words(tiny_data, tmp_path / "three"), *extra)
-    undisturbed = saved_tensors(checkpoint.find_step(tmp_path / "three" / "tiny", "latest"))
-    assert checkpoint.first_difference(final, undisturbed) is None
+    undisturbed = saved_tensors(runs.find_step(tmp_path / "three" / "tiny", "latest"))
+    assert run_folder.first_difference(final, undisturbed) is None

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch.nn import functional as F
 
 from model import GPT, GPTConfig, WindowMLPConfig, build_model
-from rostok import evaluate, gains, ngrams, report, token_page
 from rostok.errors import UserError
-from rostok.evaluate import Losses, Row, TargetList, score, target_list, text_windows
+from rostok.measuring import evaluate, gains, ngrams, report, token_page
+from rostok.measuring.evaluate import Losses, Row, TargetList, score, target_list, text_windows
 
 V = 50
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rostok.attention import experiments
-from rostok.attention.examples import EXAMPLES, STATUS, Example, Value, compute, examples_json, find
+from rostok.attention.by_hand import experiments
+from rostok.attention.by_hand.examples import EXAMPLES, STATUS, Example, Value, compute, examples_json, find
 
 PAIRS = [(example, value) for example in EXAMPLES.values() for value in example.values]
 VALUES = [pytest.param(example, value, id=f"{example.handle}-{value.name}") for example, value in PAIRS]

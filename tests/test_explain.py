@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import attend
-from rostok.attention import explain
-from rostok.attention.examples import EXAMPLES
-from rostok.attention.experiments import EXPERIMENTS
+from rostok.attention.by_hand import explain
+from rostok.attention.by_hand.examples import EXAMPLES
+from rostok.attention.by_hand.experiments import EXPERIMENTS
 from rostok.errors import UserError, run_main
 
 

@@ -17,11 +17,11 @@ from explorer_toy import NASTY, TOM, Pieces, settings, spaced, toy, weights
 from safetensors.numpy import save
 
 import attend
-from rostok.attention import codec, explorer
-from rostok.attention.examples import EXAMPLES
+from rostok.attention.by_hand.examples import EXAMPLES
+from rostok.attention.page import codec, explorer
 from rostok.attention.reference import forward, rms_norm, softmax
 from rostok.errors import UserError, run_main
-from rostok.tokenizer import train_tokenizer
+from rostok.text.tokenizer import train_tokenizer
 
 ROUGH = {**settings(), "norm_eps": 0.05}  # an eps that a step without it would miss
 STRINGS = json.loads((explorer.ASSETS / "strings.json").read_text("utf-8"))

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from explorer_toy import NASTY, TOM, settings, spaced, toy
 
-from rostok.attention import codec, explorer
+from rostok.attention.page import codec, explorer
 from rostok.attention.reference import softmax
 
 FLAGS = [

@@ -1,4 +1,4 @@
-"""export.py, rostok/hf.py, rostok/to_gguf.py, proved by transformers and gguf: they share no code with us."""
+"""export.py and rostok/formats/, proved by transformers and gguf: they share no code with us."""
 
 import dataclasses
 import doctest
@@ -15,11 +15,12 @@ from safetensors.torch import load_file, save_file
 
 import export
 from model import GPTConfig, WindowMLPConfig, build_model
-from rostok import hf, to_gguf
-from rostok.checkpoint import find_step, load_run, point_best, save_step
 from rostok.errors import UserError
-from rostok.optim import OptimConfig, build_optimizer
-from rostok.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rostok.formats import hf, to_gguf
+from rostok.runs import find_step, load_run
+from rostok.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
+from rostok.training.folder import point_best, save_step
+from rostok.training.optim import OptimConfig, build_optimizer
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 TEXTS = ["The cat sat on the mat. ", "Жил-был кот, и был он сыт. ", "It's 1234 o'clock!\n\n\tSo  late. "] * 20

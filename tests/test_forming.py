@@ -13,12 +13,12 @@ import torch
 import attend
 from conftest import tiny_words
 from model import GPT
-from rostok.attention.forming import probe_heads
-from rostok.checkpoint import find_step, model_tensors
-from rostok.config import load_config
 from rostok.errors import UserError, run_main
-from rostok.metrics import read_metrics
-from rostok.shards import Data
+from rostok.runs import find_step, read_metrics
+from rostok.text.shards import Data
+from rostok.training.config import load_config
+from rostok.training.folder import model_tensors
+from rostok.training.head_probe import probe_heads
 from train import TrainConfig, train
 
 Capture = pytest.CaptureFixture[str]

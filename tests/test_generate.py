@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rostok import generate as g
 from rostok.errors import UserError
-from rostok.generate import Reader, Sampling, TextStream, generate, stream, tokens_dropped
+from rostok.generation import generate as g
+from rostok.generation.generate import Reader, Sampling, TextStream, generate, stream, tokens_dropped
 
 
 class Fake:

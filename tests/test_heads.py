@@ -14,10 +14,9 @@ import torch
 
 import attend
 from model import GPTConfig, build_model
-from rostok.attention import heads, scores
-from rostok.attention.capture import open_subject
-from rostok.attention.forming import probe_heads
-from rostok.attention.scores import (
+from rostok.attention.heads import heads, scores
+from rostok.attention.heads.capture import open_subject
+from rostok.attention.heads.scores import (
     COPIES,
     PERIODS,
     copy_cells,
@@ -32,10 +31,11 @@ from rostok.attention.scores import (
     uniform,
     verdicts,
 )
-from rostok.checkpoint import model_tensors
 from rostok.errors import UserError, run_main
-from rostok.shards import whole, write_data
-from rostok.tokenizer import train_tokenizer
+from rostok.text.shards import whole, write_data
+from rostok.text.tokenizer import train_tokenizer
+from rostok.training.folder import model_tensors
+from rostok.training.head_probe import probe_heads
 
 POOL = np.arange(1, 300)
 Array = np.ndarray

@@ -19,10 +19,10 @@ import prepare
 import sample
 import train
 from conftest import tiny_words, write_state
-from rostok.config import load_config
 from rostok.errors import LONGEST, UserError, run_main
-from rostok.shards import Data, open_data
-from rostok.tokenizer import LONGEST_WORD, cut_words, load_tokenizer, train_tokenizer
+from rostok.text.shards import Data, open_data
+from rostok.text.tokenizer import LONGEST_WORD, cut_words, load_tokenizer, train_tokenizer
+from rostok.training.config import load_config
 from train import TrainConfig
 
 ROOT = Path(__file__).parent.parent

@@ -9,11 +9,30 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FRONT = {"prepare", "train", "sample", "compare", "attend", "export"}
-# A module may import only modules of a lower or the same level (and never in a circle: test_no_circles).
-LEVELS = {
-    0: {"errors", "config", "runtime", "shards", "schedule", "attention.reference", "storyteller", "stories"},
-    1: {"tokenizer", "corpora", "metrics", "optim", "loader", "generate"},
-    2: {"checkpoint", "evaluate", "hf"},
+# The rooms in their order: a module may import from its own room and from those before it. The ground floor are the
+# files that lie directly in rostok/, all but `runs`, which reads run folders and so needs the tokenizer of `text`.
+GROUND = {"errors", "files", "devices"}
+ROOMS = [
+    {"ground", "text"},
+    {"runs"},
+    {"generation", "measuring", "formats"},
+    {"attention"},
+    {"training"},
+]
+# A front file imports model.py, the ground floor and its own room; what else it needs is listed with the reason.
+ROOM_OF = {
+    "prepare": "text",
+    "train": "training",
+    "sample": "generation",
+    "compare": "measuring",
+    "attend": "attention",
+    "export": "formats",
+}
+ALSO = {
+    "train": {"text": "the data", "runs": "the checkpoint it goes on from"},
+    "compare": {"text": "the data", "runs": "it opens runs"},
+    "sample": {"runs": "it opens a run"},
+    "export": {"runs": "it opens a run", "text": "it carries the tokenizer over"},
 }
 
 
@@ -58,11 +77,40 @@ def test_model_imports_torch_only() -> None:
     assert tops - sys.stdlib_module_names == {"torch"}
 
 
-@pytest.mark.parametrize("level", sorted(LEVELS))
-def test_import_direction(level: int) -> None:
-    allowed = {name for below in range(level + 1) for name in LEVELS[below]} | {"attention"}
-    for name in LEVELS[level] & set(modules()):
-        assert library_imports(name) <= allowed, name
+def room(name: str) -> str:
+    """The room of a dotted module: its first part; "ground" for the files of the ground floor."""
+    first = name.split(".")[0]
+    return "ground" if first in GROUND or first in ("", "__init__", "cli", "__main__") else first
+
+
+def floor(name: str) -> int:
+    return next(number for number, rooms in enumerate(ROOMS) if room(name) in rooms)
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_the_order_of_the_rooms(name: str) -> None:
+    for other in library_imports(name):
+        assert (
+            room(other) == room(name)
+            or floor(other) < floor(name)
+            or {room(other), room(name)} == {"ground", "text"}
+        ), f"{name} imports {other}"
+
+
+def test_the_ground_floor_needs_no_room() -> None:
+    for name in modules():
+        if room(name) == "ground" and name != "cli":
+            assert {room(other) for other in library_imports(name)} <= {"ground"}, name
+
+
+@pytest.mark.parametrize("front", sorted(FRONT))
+def test_a_front_file_uses_its_own_room(front: str) -> None:
+    known = set(modules())
+    found = {
+        item.removeprefix("rostok.") for item in imports(ROOT / f"{front}.py") if item.startswith("rostok.")
+    }
+    rooms = {room(name) for name in found & known} - {"ground", ROOM_OF[front]}
+    assert rooms <= set(ALSO.get(front, {})), front
 
 
 def test_no_circles() -> None:

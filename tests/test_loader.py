@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rostok.errors import UserError
-from rostok.loader import RowLoader, cut_pieces, evaluation_rows, pack
-from rostok.shards import Split
+from rostok.text.shards import Split
+from rostok.training.loader import RowLoader, cut_pieces, evaluation_rows, pack
 
 
 def split_of(texts: list[list[int]], shards: int = 1) -> Split:

@@ -18,13 +18,13 @@ from safetensors.torch import load_file, save
 import attend
 from conftest import write_state
 from model import build_model
-from rostok.attention import maps
-from rostok.attention.capture import Subject, View, look, mentions, nearest_words, open_subject
+from rostok.attention.heads import maps
+from rostok.attention.heads.capture import Subject, View, look, mentions, nearest_words, open_subject
 from rostok.attention.reference import forward, load_weights
-from rostok.checkpoint import load_run, read_state
 from rostok.errors import run_main
-from rostok.shards import Data
-from rostok.tokenizer import load_tokenizer
+from rostok.runs import load_run, read_state
+from rostok.text.shards import Data
+from rostok.text.tokenizer import load_tokenizer
 
 TEXT = "Tom had a ball. Tom lost the ball."
 Capture = pytest.CaptureFixture[str]
@@ -400,7 +400,7 @@ def test_half_precision_weights_are_read_as_float32(tmp_path: Path, hand_run: Pa
 def test_a_failed_check_writes_nothing(
     tiny_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rostok.attention import capture
+    from rostok.attention.heads import capture
 
     monkeypatch.setattr(capture, "verify", lambda *_: capture.Checks(0.1, 0, 0))
     with pytest.raises(RuntimeError, match="are wrong"):

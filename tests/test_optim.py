@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from model import GPT, GPTConfig, build_model
-from rostok.config import load_config
 from rostok.errors import UserError
-from rostok.optim import Muon, OptimConfig, build_optimizer, orthogonalise
-from rostok.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
+from rostok.training.config import load_config
+from rostok.training.optim import Muon, OptimConfig, build_optimizer, orthogonalise
+from rostok.training.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
 
 
 def drawn(shape: tuple[int, ...], seed: int) -> torch.Tensor:

@@ -15,8 +15,8 @@ import pytest
 
 import prepare
 from rostok.errors import UserError, run_main
-from rostok.shards import open_data, verify
-from rostok.tokenizer import load_tokenizer
+from rostok.text.shards import open_data, verify
+from rostok.text.tokenizer import load_tokenizer
 
 ROOT = Path(__file__).parent.parent
 MARKER = "\n<|endoftext|>\n"
@@ -100,9 +100,9 @@ def fake_stories(monkeypatch: pytest.MonkeyPatch, word: str = "fox") -> None:
             f"Once a {word} counted to {i * seed}. It was a good day for number {i}." for i in range(count)
         )
 
-    module = types.ModuleType("rostok.stories")
+    module = types.ModuleType("rostok.text.stories.plots")
     module.__dict__["generate_stories"] = generate_stories
-    monkeypatch.setitem(sys.modules, "rostok.stories", module)
+    monkeypatch.setitem(sys.modules, "rostok.text.stories.plots", module)
 
 
 def test_built_in_stories_and_reuse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_memory_does_not_grow_with_the_text(here: Path) -> None:
     """A text of 24 MB in one piece without a marker: the live objects of Python stay far below its size."""
     import tracemalloc
 
-    from rostok.corpora import Spool, read_pieces
+    from rostok.text.sources import Spool, read_pieces
 
     rng = np.random.default_rng(0)
     words = np.array(["cat", "dog", "sat", "ran", "house", "tree\n"])

@@ -9,9 +9,9 @@ import torch
 
 import attend
 from model import build_model
-from rostok.attention import probes
-from rostok.attention.capture import Subject, open_subject
-from rostok.attention.probes import (
+from rostok.attention.heads import probes
+from rostok.attention.heads.capture import Subject, open_subject
+from rostok.attention.heads.probes import (
     causal,
     check_name,
     controls,
@@ -27,8 +27,8 @@ from rostok.attention.probes import (
     tell,
     window_logits,
 )
-from rostok.checkpoint import load_run
 from rostok.errors import UserError, run_main
+from rostok.runs import load_run
 
 NAME = "Vyx Plo"
 Capture = pytest.CaptureFixture[str]

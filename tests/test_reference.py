@@ -13,7 +13,8 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 
 from model import GPT, GPTConfig, build_model
-from rostok.attention import experiments, reference
+from rostok.attention import reference
+from rostok.attention.by_hand import experiments
 from rostok.attention.reference import (
     attention,
     attention_steps,

@@ -14,16 +14,18 @@ from torch import Tensor
 import train as front
 from conftest import tiny_words, write_state
 from model import build_model
-from rostok import checkpoint
-from rostok.config import load_config
+from rostok import runs
+from rostok.devices import has_native_bf16
 from rostok.errors import UserError
-from rostok.heldout import HeldOut
-from rostok.loader import RowLoader
-from rostok.metrics import read_metrics
-from rostok.runtime import Ranks, has_native_bf16
-from rostok.shards import Data, whole, write_data
-from rostok.signals import StopWish
-from rostok.tokenizer import train_tokenizer
+from rostok.runs import read_metrics
+from rostok.text.shards import Data, whole, write_data
+from rostok.text.tokenizer import train_tokenizer
+from rostok.training import folder as run_folder
+from rostok.training.config import load_config
+from rostok.training.heldout import HeldOut
+from rostok.training.loader import RowLoader
+from rostok.training.ranks import Ranks
+from rostok.training.signals import StopWish
 from train import Feed, TrainConfig, Training, saved_tensors, train, verify_resume
 
 
@@ -43,7 +45,7 @@ class StopAfter(StopWish):
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rostok.diary.plot_losses", lambda *_: None)
+    monkeypatch.setattr("rostok.training.diary.plot_losses", lambda *_: None)
 
 
 def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
@@ -52,7 +54,7 @@ def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
 
 
 def bits(run: Path) -> dict[str, Tensor]:
-    return saved_tensors(checkpoint.find_step(run, "latest"))
+    return saved_tensors(runs.find_step(run, "latest"))
 
 
 def losses(run: Path) -> list[tuple[float, ...]]:
@@ -62,8 +64,8 @@ def losses(run: Path) -> list[tuple[float, ...]]:
 
 
 def assert_same_run(one: Path, other: Path) -> None:
-    assert checkpoint.first_difference(bits(one), bits(other)) is None
-    states = [checkpoint.read_state(checkpoint.find_step(run, "latest")) for run in (one, other)]
+    assert run_folder.first_difference(bits(one), bits(other)) is None
+    states = [runs.read_state(runs.find_step(run, "latest")) for run in (one, other)]
     for key in ("step", "tokens", "loader", "scaler", "scores", "best", "advisor"):
         assert states[0][key] == states[1][key], key
     assert losses(one) == losses(other)
@@ -91,7 +93,7 @@ def test_interrupted_equals_straight(way: str, tiny_data: Data, tmp_path: Path) 
     for stop in (StopAfter(7), StopAfter(6), None):
         run = train(again, quiet=True, stop=stop)
         torch.rand(5)
-    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"] == 20
+    assert runs.read_state(runs.find_step(run, "latest"))["step"] == 20
     assert_same_run(straight, run)
 
 
@@ -113,7 +115,7 @@ def test_evaluations_and_probes_change_nothing(
         quiet=True,
     )
     assert [r["step"] for r in read_metrics(often / "metrics.jsonl") if "heads" in r] == [3, 6, 9, 12, 15, 18]
-    assert checkpoint.first_difference(bits(plain), bits(often)) is None
+    assert run_folder.first_difference(bits(plain), bits(often)) is None
 
 
 def test_every_row_once_an_epoch_over_a_resume(tiny_data: Data) -> None:
@@ -155,9 +157,9 @@ def test_other_batch_split_goes_on_with_the_same_rows(
 
 def test_another_number_of_processes_is_seen(tiny_run: Path, tiny_data: Data, tmp_path: Path) -> None:
     training = Training(config_of(tiny_data, tmp_path), Ranks(0, 2), quiet=True)
-    latest = checkpoint.find_step(tiny_run, "latest")
+    latest = runs.find_step(tiny_run, "latest")
     training.load(latest)
-    assert training.changed(checkpoint.read_state(latest)) == ["batch 4 -> 2", "world 1 -> 2"]
+    assert training.changed(runs.read_state(latest)) == ["batch 4 -> 2", "world 1 -> 2"]
 
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
@@ -194,17 +196,17 @@ def test_max_minutes_ends_on_time_and_resumes_exactly(
     config = config_of(tiny_data, tmp_path, *words)
     monkeypatch.setattr(front, "time", Clock())
     run = train(config, quiet=True)
-    final, steps = bits(run), checkpoint.complete_steps(run)
-    assert checkpoint.read_state(steps[-1])["seconds"] == pytest.approx(0.3, abs=0.03)
+    final, steps = bits(run), runs.complete_steps(run)
+    assert runs.read_state(steps[-1])["seconds"] == pytest.approx(0.3, abs=0.03)
     rates = [r["lr"] for r in read_metrics(run / "metrics.jsonl") if "lr" in r]
     assert rates[-1] < 0.15 * max(rates)
     record = losses(run)
 
     for folder in steps[1:]:  # as if killed long ago: the plan of those steps is on the disk
-        checkpoint.discard(folder)
+        run_folder.discard(folder)
     monkeypatch.setattr(front, "time", Clock())
     train(config, quiet=True)
-    assert checkpoint.first_difference(final, bits(run)) is None
+    assert run_folder.first_difference(final, bits(run)) is None
     assert losses(run) == record
 
 
@@ -219,7 +221,7 @@ def test_max_minutes_of_long_steps(tiny_data: Data, tmp_path: Path, monkeypatch:
     ]
     monkeypatch.setattr(front, "time", Clock())
     run = train(config_of(tiny_data, tmp_path, *words), quiet=True)
-    assert checkpoint.read_state(checkpoint.find_step(run))["seconds"] == pytest.approx(0.3, abs=0.03)
+    assert runs.read_state(runs.find_step(run))["seconds"] == pytest.approx(0.3, abs=0.03)
 
 
 def test_tokens_may_change_in_a_run_by_the_clock(
@@ -231,7 +233,7 @@ def test_tokens_may_change_in_a_run_by_the_clock(
     def steps_after(tokens: int, stop: StopWish | None = None) -> int:
         monkeypatch.setattr(front, "time", Clock())
         run = train(config_of(tiny_data, tmp_path, *words, f"tokens={tokens}"), quiet=True, stop=stop)
-        return checkpoint.read_state(checkpoint.find_step(run, "latest"))["step"]
+        return runs.read_state(runs.find_step(run, "latest"))["step"]
 
     assert steps_after(128 * 10) == 10
     assert steps_after(128 * 20, StopAfter(5)) == 15
@@ -254,7 +256,7 @@ def test_verify_resume_of_one_checkpoint_and_under_its_own_settings(
 
 
 def test_verify_resume(tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for path in (tiny_run, tiny_run / "latest", checkpoint.find_step(tiny_run)):
+    for path in (tiny_run, tiny_run / "latest", runs.find_step(tiny_run)):
         assert verify_resume(path)
         out = capsys.readouterr().out
         assert "1 logged losses, step-000020" in out
@@ -265,7 +267,7 @@ def test_verify_resume_of_a_run_with_other_arithmetic(
     tiny_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = Path(shutil.copytree(tiny_run, tmp_path / "tiny"))
-    state = checkpoint.complete_steps(run)[-2] / "state.json"
+    state = runs.complete_steps(run)[-2] / "state.json"
     saved = json.loads(state.read_text(encoding="utf-8"))
     saved["runtime"]["world"] = 2
     write_state(state, saved)
@@ -280,13 +282,13 @@ def test_verify_resume_names_what_differs(
     tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = train(config_of(tiny_data, tmp_path, "tokens=1280", "save_every=5"), quiet=True)
-    changed = checkpoint.find_step(run, "latest")
-    tensors = checkpoint.read_tensors(changed, "model.safetensors")
+    changed = runs.find_step(run, "latest")
+    tensors = runs.read_tensors(changed, "model.safetensors")
     tensors["blocks.1.mlp.up.weight"][3, 4] += 1e-3
     training = Training(load_config(TrainConfig, run / "config.yaml"), Ranks(), quiet=True)
     training.load(changed)
     training.model.load_state_dict(tensors)
-    checkpoint.save_step(run, 10, training.model, training.optimizer, training.record())
+    run_folder.save_step(run, 10, training.model, training.optimizer, training.record())
     assert front.main(["--verify-resume", str(run)]) == 1
     assert "different: blocks.1.mlp.up.weight differs by up to 1.0e-03" in capsys.readouterr().out
 
@@ -332,7 +334,7 @@ def test_compiled_interrupted_equals_straight(
     again = dataclasses.replace(config, out=str(tmp_path / "b"))
     for stop in (StopAfter(2), None):
         run = train(again, quiet=True, stop=stop)
-    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["runtime"]["compile"]
+    assert runs.read_state(runs.find_step(run, "latest"))["runtime"]["compile"]
     assert_same_run(straight, run)
     assert not [name for name in bits(run) if "_orig_mod" in name or "module." in name]
     never = dataclasses.replace(config.runtime, compile="never")
@@ -345,7 +347,7 @@ def test_a_longer_run_is_said(tiny_data: Data, tmp_path: Path, capsys: pytest.Ca
     train(config_of(tiny_data, tmp_path, "tokens=1280"), quiet=True)
     run = train(config_of(tiny_data, tmp_path, "tokens=1536"))
     assert "resume   planned for 1,280 tokens, from here on for 1,536" in capsys.readouterr().out
-    assert checkpoint.read_state(checkpoint.find_step(run, "latest"))["tokens"] == 1536
+    assert runs.read_state(runs.find_step(run, "latest"))["tokens"] == 1536
 
 
 def test_rest_of_real_text(shared_data: Path, tmp_path: Path) -> None:
@@ -373,7 +375,7 @@ def test_a_run_begins_with_the_weights_of_another(
     straight = train(config, quiet=True)
     first = next(r["loss"] for r in read_metrics(straight / "metrics.jsonl") if "loss" in r)
     training = Training(config, Ranks(), quiet=True)
-    training.model.load_state_dict(checkpoint.load_run(source, build_model).model.state_dict())
+    training.model.load_state_dict(runs.load_run(source, build_model).model.state_dict())
     ids, targets = next(training.feed)
     assert training.model(ids, targets).item() == first
     assert f"loss     {first:.3f} at the first step" in told
@@ -412,17 +414,17 @@ def test_weights_that_cannot_be_begun_with_are_refused(
     training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
     model = dataclasses.replace(training.config.model, vocab_size=tiny_data.vocab_size + 8)
     record = {**training.record(), "model": dataclasses.asdict(model)}
-    checkpoint.save_step(wide, 30, build_model(model), training.optimizer, record)
+    run_folder.save_step(wide, 30, build_model(model), training.optimizer, record)
     with pytest.raises(UserError, match="a padded model can be sampled and measured, not trained on"):
         begin(wide / "latest")
     other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
     tokenizer = train_tokenizer(["quite another text " * 9], 280)
     tokenizer.save(other)
-    state = checkpoint.find_step(other) / "state.json"
+    state = runs.find_step(other) / "state.json"
     saved = json.loads(state.read_text(encoding="utf-8"))
     write_state(state, {**saved, "tokenizer_sha256": tokenizer.sha256})
     with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer \S*other \.\.\."):
         begin(other / "latest")
     assert (
-        checkpoint.first_difference(before, bits(kept)) is None
+        run_folder.first_difference(before, bits(kept)) is None
     )  # --fresh replaces nothing before it can begin

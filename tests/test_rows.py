@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from rostok import rows
-from rostok.rows import Rows, available
+from rostok.generation import rows
+from rostok.generation.rows import Rows, available
 
 ROOT = Path(__file__).parent.parent
 needs_kernel = pytest.mark.skipif(not available(), reason="no AVX2 or no compiler here")
@@ -18,9 +18,9 @@ needs_kernel = pytest.mark.skipif(not available(), reason="no AVX2 or no compile
 WRITE = """
 import torch
 from model import GPTConfig, build_model
-from rostok.generate import Sampling, generate
-from rostok.quantize import lay_out
-from rostok.rows import available
+from rostok.generation.generate import Sampling, generate
+from rostok.generation.quantize import lay_out
+from rostok.generation.rows import available
 
 torch.manual_seed(0)
 model = build_model(GPTConfig(vocab_size=97, context=32, n_layer=2, n_head=2, d_model=32)).requires_grad_(False)

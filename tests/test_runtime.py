@@ -13,22 +13,21 @@ from torch import Tensor
 
 import model as models
 from model import GPT, WindowMLPConfig, attend_blockwise, attend_causal, build_model
-from rostok import runtime
-from rostok.advisor import Advisor, AdvisorState, Outlook, check_finite, objections, spike
+from rostok.devices import has_native_bf16, processor_name
 from rostok.errors import UserError
-from rostok.runtime import (
-    Ranks,
+from rostok.training import runtime
+from rostok.training.advisor import Advisor, AdvisorState, Outlook, check_finite, objections, spike
+from rostok.training.ranks import Ranks
+from rostok.training.runtime import (
     RuntimeConfig,
     choose_compile,
     choose_dtype,
     choose_runtime,
     compile_parts,
     flops_per_token,
-    has_native_bf16,
     measure_peak,
     medium_is_fp32,
     peak_memory,
-    processor_name,
 )
 
 ROOT = Path(__file__).parent.parent
@@ -150,7 +149,7 @@ def test_figures_of_the_machine(tiny_model: GPT) -> None:
 
 FAULTS = """
 import resource, torch
-from rostok.runtime import keep_freed_memory
+from rostok.training.runtime import keep_freed_memory
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from rostok.errors import UserError
-from rostok.shards import ShardWriter, open_data, token_dtype, verify, whole, write_data
-from rostok.tokenizer import train_tokenizer
+from rostok.text.shards import ShardWriter, open_data, token_dtype, verify, whole, write_data
+from rostok.text.tokenizer import train_tokenizer
 
 TEXTS = ["the cat sat on the mat", "a literal <|endoftext|> is text", "Кошка сидит на ковре", "x", "the end"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from model import build_model
-from rostok import checkpoint
-from rostok.evaluate import score, target_list, text_windows
-from rostok.generate import CompiledSteps, Sampling, generate
+from rostok import runs
+from rostok.generation.generate import CompiledSteps, Sampling, generate
+from rostok.measuring.evaluate import score, target_list, text_windows
 
 ROOT = Path(__file__).parent.parent
 HELD_OUT = [  # written for this test, so that no model has seen it
@@ -33,22 +33,22 @@ PINNED = {  # nats a token on HELD_OUT; greedy continuation of "Once upon a time
 
 
 @cache
-def shipped(name: str) -> checkpoint.Run:
-    return checkpoint.load_run(ROOT / "checkpoints" / name, build_model)
+def shipped(name: str) -> runs.Run:
+    return runs.load_run(ROOT / "checkpoints" / name, build_model)
 
 
-def nats(run: checkpoint.Run) -> float:
+def nats(run: runs.Run) -> float:
     ids = [np.array([run.tokenizer.start_id, *run.tokenizer.encode(text)]) for text in HELD_OUT]
     targets = target_list(ids, run.tokenizer.start_id)
     context: int = run.state["model"]["context"]
     return float(score(run.model, targets, text_windows(targets, context, context // 2)).nats.mean())
 
 
-def prompt_of(run: checkpoint.Run) -> list[int]:
+def prompt_of(run: runs.Run) -> list[int]:
     return [run.tokenizer.start_id, *run.tokenizer.encode("Once upon a time")]
 
 
-def greedy(run: checkpoint.Run, model: Any = None, rows: int = 1, **options) -> list[str]:
+def greedy(run: runs.Run, model: Any = None, rows: int = 1, **options) -> list[str]:
     speaker: Any = run.model if model is None else model
     results = generate(speaker, [prompt_of(run)] * rows, Sampling(temperature=0), 30, **options)
     return [run.tokenizer.decode(result.ids) for result in results]

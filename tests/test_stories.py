@@ -10,11 +10,11 @@ from collections import Counter
 
 import pytest
 
-from rostok import stories as stories_module
-from rostok import storyteller
 from rostok.errors import UserError
-from rostok.stories import PLOTS, generate_stories, main, make_story, measure
-from rostok.storyteller import TABLES, Story, Words, polish, read_sections, words
+from rostok.text.stories import plots as stories_module
+from rostok.text.stories import teller
+from rostok.text.stories.plots import PLOTS, generate_stories, main, make_story, measure
+from rostok.text.stories.teller import TABLES, Story, Words, polish, read_sections, words
 
 COUNT = 70 * len(PLOTS)
 FIRST_THREE = "bf99a663ef4a313bf5a87b6f5efed5f9a4816fdb09ced7886df7d33bf27bab39"
@@ -59,7 +59,7 @@ def test_a_story_depends_on_seed_and_number_alone():
 
 @pytest.mark.parametrize("hash_seed", ["1", "2"])
 def test_hash_seed_does_not_matter(hash_seed):
-    code = "from rostok.stories import *; print('\\n\\n'.join(generate_stories(40, 3)), end='')"
+    code = "from rostok.text.stories.plots import *; print('\\n\\n'.join(generate_stories(40, 3)), end='')"
     env = os.environ | {"PYTHONHASHSEED": hash_seed}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, check=True)
     assert out.stdout.decode().replace("\r", "") == "\n\n".join(generate_stories(40, 3))
@@ -203,7 +203,7 @@ def test_tables_have_full_rows():
 def test_every_section_is_used():
     """Lists and frames that nothing asks for are dead."""
     sources = [line for name in FILES for lines in read_sections(name).values() for line in lines]
-    for module in (stories_module, storyteller):
+    for module in (stories_module, teller):
         sources.append(inspect.getsource(module))
     source = "\n".join(sources)
     built = ("look.", "weather.", "day.", "detail.", "tail.", "tint.", "call", "answer")  # "look." + sort

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rostok.errors import UserError
-from rostok.tokenizer import QWEN2_PATTERN, START, Tokenizer, load_tokenizer, train_tokenizer
+from rostok.text.tokenizer import QWEN2_PATTERN, START, Tokenizer, load_tokenizer, train_tokenizer
 
 TEXTS = [
     "Once upon a time there was a little fox. The little fox had a red ball, and the ball was lost.",

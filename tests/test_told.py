@@ -20,13 +20,14 @@ import prepare
 import train as front
 from conftest import ROOT, tiny_words
 from model import GPTConfig, WindowMLPConfig, build_model
-from rostok import advisor, passport, runtime
-from rostok.checkpoint import find_step, load_run, read_state
-from rostok.config import load_config
+from rostok import devices
 from rostok.errors import UserError, run_main
-from rostok.loader import evaluation_rows
-from rostok.metrics import MetricsLog, plot_losses, read_metrics
-from rostok.shards import Data
+from rostok.runs import find_step, load_run, read_metrics, read_state
+from rostok.text.shards import Data
+from rostok.training import advisor, passport
+from rostok.training.config import load_config
+from rostok.training.loader import evaluation_rows
+from rostok.training.metrics import MetricsLog, plot_losses
 from train import TrainConfig
 
 
@@ -218,10 +219,10 @@ def test_what_fits_is_not_refused_and_the_advice_fits() -> None:
 
 def test_the_memory_of_a_container(tmp_path: Path) -> None:
     limit, cpu = tmp_path / "memory.max", torch.device("cpu")
-    machine = runtime.machine_memory(cpu, tmp_path / "none")
+    machine = devices.machine_memory(cpu, tmp_path / "none")
     for text, wanted in (("max\n", machine), ("1000000\n", 1_000_000), (f"{2**70}\n", machine)):
         limit.write_text(text)
-        assert runtime.machine_memory(cpu, limit) == wanted
+        assert devices.machine_memory(cpu, limit) == wanted
 
 
 def test_tensorboard_holds_the_numbers_of_the_log(tmp_path: Path) -> None:

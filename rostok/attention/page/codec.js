@@ -1,4 +1,4 @@
-// Reads the weights that rostok/attention/codec.py wrote. Pure: bytes in, numbers out.
+// Reads the weights that rostok/attention/page/codec.py wrote. Pure: bytes in, numbers out.
 
 export async function unpack(text) { // base64 -> gzip -> bytes
   const letters = atob(text), packed = new Uint8Array(letters.length);

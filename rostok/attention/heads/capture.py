@@ -1,0 +1,312 @@
+"""Open a run for looking inside, read a text with it, and check what came out. All of attend.py's commands begin here.
+
+    subject = open_subject("checkpoints/rostok")                 # weights in NumPy float32, settings, tokenizer
+    ids, dropped = subject.encode("Once upon a time ...")        # ◆ in front
+    view = look(subject, ids)                                    # maps (L, H, T, T), losses, checks
+    view.find("he", "Tom")                                       # the heads, by how much "he" looks at "Tom"
+
+The numbers are those of rostok/attention/reference.py. Leaves out: drawing (maps.py), scoring heads (heads.py).
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from rostok.attention.reference import forward, softmax
+from rostok.errors import UserError
+from rostok.text.tokenizer import Tokenizer
+
+TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
+
+
+class Pieces(Protocol):
+    """What is needed of a tokenizer to know what its ids spell: the bytes of a token, the id of the start sign."""
+
+    @property
+    def start_id(self) -> int: ...
+    def piece(self, id: int, /) -> bytes: ...
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A run to look into: its name, weights (float32), model settings and tokenizer."""
+
+    name: str
+    weights: Mapping[str, np.ndarray]
+    config: Mapping[str, Any]
+    tokenizer: Tokenizer
+    folder: Path = Path()  # of the run: where config.yaml says what it was trained on
+
+    @property
+    def n_layer(self) -> int:
+        return int(self.config["n_layer"])
+
+    @property
+    def n_head(self) -> int:
+        return int(self.config["n_head"])
+
+    @property
+    def context(self) -> int:
+        return int(self.config["context"])
+
+    def encode(self, text: str, on_long: str = "error", allow_empty: bool = False) -> tuple[list[int], int]:
+        """Text -> ids with ◆ in front, and how many tokens `on_long` (head or tail are kept) left out.
+
+        Raises UserError for an empty text, and for a long one where on_long is "error".
+        """
+        if not text and not allow_empty:
+            raise UserError(
+                "the text is empty; give some words, or --allow-empty to see the start sign alone"
+            )
+        ids = [self.tokenizer.start_id, *self.tokenizer.encode(text)]
+        over = len(ids) - self.context
+        if over <= 0:
+            return ids, 0
+        if on_long == "error":
+            raise UserError(
+                f"the text has {len(ids)} tokens with ◆, the model sees {self.context}; give --on-long head or tail"
+            )
+        return (ids[: self.context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
+
+    def pieces(self, ids: Sequence[int] | np.ndarray) -> list[str]:
+        """What each token spells; bytes that are no whole character are shown as ⟨D0⟩."""
+        return [self.piece(int(i)) for i in ids]
+
+    def piece(self, i: int) -> str:
+        if i == self.tokenizer.start_id:
+            return "◆"
+        raw = self.tokenizer.piece(i)
+        try:
+            return raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return "".join(f"⟨{byte:02X}⟩" for byte in raw)
+
+    def check_place(self, layer: int | None, head: int | None) -> None:
+        """Raise UserError unless the 1-based layer and head exist (None is fine)."""
+        inside = layer is None or 1 <= layer <= self.n_layer
+        inside = inside and (head is None or 1 <= head <= self.n_head)
+        if not inside:
+            raise UserError(
+                f"this model has layers 1 to {self.n_layer}, heads 1 to {self.n_head}. Got layer {layer}, head {head}"
+            )
+
+
+def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
+    """A run, a step folder, RUN/latest or RUN/best. Raises UserError for a model that is not of one of the kinds."""
+    from rostok.runs import find_step, read_state, read_tensors  # these import torch
+    from rostok.text.tokenizer import load_tokenizer
+
+    step = find_step(Path(path))
+    try:
+        state = read_state(step)
+    except RecursionError as error:
+        raise UserError(f"{step / 'state.json'} is not a checkpoint's state: {error}") from None
+    config = state.get("model")
+    if not isinstance(config, dict):
+        raise UserError(f"{step / 'state.json'} does not say what the model is; give another step of the run")
+    if config.get("kind") not in kinds:
+        raise UserError(
+            f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
+        )
+    weights = {
+        name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
+    }
+    if config["kind"] == "gpt":
+        check_fit(weights, config, step)
+    tokenizer = load_tokenizer(step.parent / "tokenizer.json")
+    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
+        raise UserError(
+            f"{step.parent / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
+        )
+    name = step.resolve().parent.name or step.name
+    return Subject(name, weights, config, tokenizer, step.parent)
+
+
+def check_fit(weights: Mapping[str, np.ndarray], config: Mapping[str, Any], step: Path) -> None:
+    """Raise UserError unless these are the weights of the model that `config` describes: one token goes through."""
+    try:
+        for key in ("vocab_size", "context", "n_layer", "n_head"):
+            if type(config[key]) is not int or config[key] < 1:
+                raise ValueError(f"{key} is {config[key]!r}")
+        layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
+        if len(layers) != config["n_layer"] or len(weights["embed.weight"]) != config["vocab_size"]:
+            raise ValueError(f"there are {len(layers)} layers and {len(weights['embed.weight'])} ids")
+        with np.errstate(all="ignore"):  # a broken weight is reported by look(), by layer and head
+            forward(weights, config, np.zeros(1, dtype=np.int64))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise UserError(
+            f"the weights in {step} do not fit the model its state.json describes: {error}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Checks:
+    """How far the maps are from what they must be; all three are near 0."""
+
+    row_sums: float  # max |sum of a row - 1|
+    future: float  # largest weight on a later token
+    sdpa: float  # max |A·V - torch's scaled_dot_product_attention|
+
+    def line(self) -> str:
+        worst = max(self.row_sums, self.sdpa)
+        return f"maps verified: rows sum to 1, no future, A·V equals sdpa, max error {worst:.1e}"
+
+
+@dataclass(frozen=True)
+class View:
+    """One text read by one run."""
+
+    subject: Subject
+    ids: list[int]
+    maps: np.ndarray  # (L, H, T, T), row t: how query t shares its attention
+    logits: np.ndarray  # (T, V)
+    checks: Checks
+    trace: Mapping[
+        str, np.ndarray
+    ]  # q, k, v, scaled, pattern, z of each layer, by the names of reference.forward
+
+    @cached_property
+    def pieces(self) -> list[str]:
+        return self.subject.pieces(self.ids)
+
+    @cached_property
+    def nats(self) -> np.ndarray:
+        """(T,) loss of each token given those before it; NaN for the first, which is given."""
+        logs = np.log(np.maximum(softmax(self.logits[:-1].astype(np.float64)), 1e-300))
+        return np.concatenate([[np.nan], -logs[np.arange(len(self.ids) - 1), self.ids[1:]]])
+
+    def find(self, query: str, key: str, occurrence: int | None = None) -> list[dict[str, Any]]:
+        """All heads, by the weight that the query word's last piece gives to the pieces of the key word before it.
+
+        `occurrence` (1-based) chooses among several mentions of the query word; else the last one that has the key
+        word before it. Raises UserError when a word is not there.
+        """
+        at, keys = self.aim(query, key, occurrence)
+        weights = self.maps[:, :, at, keys].sum(-1)  # (L, H)
+        order = np.argsort(-weights, axis=None, kind="stable")
+        places = zip(*np.unravel_index(order, weights.shape), strict=True)
+        return [
+            {"layer": int(la), "head": int(he), "weight": float(weights[la, he]), "query": at, "keys": keys}
+            for la, he in places
+        ]
+
+    def aim(self, query: str, key: str, occurrence: int | None = None) -> tuple[int, list[int]]:
+        """The query's position and the key word's positions before it."""
+        asked, keys = aim(self.raw, query, key, occurrence)
+        return asked[-1], [place for mention in keys for place in mention]
+
+    @property
+    def raw(self) -> list[bytes]:
+        return spelling(self.subject.tokenizer, self.ids)
+
+
+# ---- words of a text, whatever their pieces ----------------------------------------------------------------
+
+
+def spelling(tokenizer: Pieces, ids: Sequence[int]) -> list[bytes]:
+    """The bytes that each token puts into the text; ◆ is a letter of its own."""
+    return ["◆".encode() if i == tokenizer.start_id else tokenizer.piece(int(i)) for i in ids]
+
+
+def places(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:
+    """What a pattern finds in the text of these tokens, each with the places of the tokens that spell it."""
+    text = b"".join(raw).decode("utf-8", "surrogateescape")  # half a letter stays what it is
+    begins = np.cumsum([0, *(len(sign.encode("utf-8", "surrogateescape")) for sign in text)])
+    ends = np.cumsum([len(piece) for piece in raw])
+    found = []
+    for match in re.finditer(pattern, text):
+        first, last = np.searchsorted(ends, begins[[match.start(), match.end()]] - [0, 1], "right")
+        found.append((match[0], list(range(first, last + 1))))
+    return found
+
+
+def mentions(raw: Sequence[bytes], word: str) -> list[list[int]]:
+    """For every mention of a word the places of the tokens that spell it; "he" is no mention in "then"."""
+    word = word.strip()
+    before, after = (r"(?<!\w)" * bool(re.match(r"\w", word)), r"(?!\w)" * bool(re.search(r"\w$", word)))
+    return [at for _, at in places(raw, before + re.escape(word) + after)] if word else []
+
+
+def aim(
+    raw: Sequence[bytes], query: str, key: str, occurrence: int | None = None
+) -> tuple[list[int], list[list[int]]]:
+    """The places of the query word's mention, and those of each mention of the key word before it.
+
+    Raises UserError where a word does not stand in the text, or the key never before the query.
+    """
+    queries, keys = mentions(raw, query), mentions(raw, key)
+    for word, found in ((query, queries), (key, keys)):
+        if not found:
+            near = nearest_words(word, places(raw, r"\w+(?:['’]\w+)*|[^\w\s]"))
+            raise UserError(f"'{word}' does not stand in the text{near}")
+    if occurrence is not None:
+        if not 1 <= occurrence <= len(queries):
+            at = ", ".join(str(q[-1]) for q in queries)
+            raise UserError(f"'{query}' stands {len(queries)} times (at {at}). Got --occurrence {occurrence}")
+        queries = [queries[occurrence - 1]]
+    for asked in reversed(queries):
+        if earlier := [mention for mention in keys if mention[-1] < asked[-1]]:
+            return asked, earlier
+    raise UserError(
+        f"no '{key}' stands before '{query}', and a token sees only the past; swap --query and --key?"
+    )
+
+
+def is_text(words: str) -> bool:
+    """False for what a shell hands over that is no UTF-8: its bytes come as halves of surrogate pairs."""
+    return not any("\ud800" <= sign <= "\udfff" for sign in words)
+
+
+def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(word, sorted({text for text, _ in words}), n=3, cutoff=0.3)
+    return f"; near it: {', '.join(close)}" if close else "; give a word of the text"
+
+
+def look(subject: Subject, ids: Sequence[int] | np.ndarray) -> View:
+    """Run the reference on ids (T,) and verify the maps. Raises UserError when a weight is not a number.
+
+    Raises RuntimeError when the maps fail their checks, which only a bug can cause: nothing may then be written.
+    """
+    wanted = ("attn.q", "attn.k", "attn.v", "attn.scaled", "attn.pattern", "attn.z", "logits")
+    trace: dict[str, np.ndarray] = {}
+    with np.errstate(invalid="ignore", over="ignore"):  # a broken weight is reported below, by layer and head
+        forward(
+            subject.weights, subject.config, np.asarray(ids), trace, keep=lambda name: name.endswith(wanted)
+        )
+    maps = np.stack([trace[f"blocks.{layer}.attn.pattern"] for layer in range(subject.n_layer)])
+    bad = np.argwhere(~np.isfinite(maps).all(axis=(2, 3)))
+    if len(bad):
+        layer, head = bad[0] + 1
+        raise UserError(
+            f"layer {layer} head {head} of {subject.name} gives weights that are not numbers; take an older step"
+        )
+    checks = verify(maps, trace)
+    if max(checks.row_sums, checks.future, checks.sdpa) > TOLERANCE:
+        raise RuntimeError(f"the maps of {subject.name} are wrong: {checks}")
+    return View(subject, [int(i) for i in ids], maps, trace["logits"], checks, trace)
+
+
+def verify(maps: np.ndarray, trace: Mapping[str, np.ndarray]) -> Checks:
+    """Compare maps (L, H, T, T) and mixtures with what they must be; torch's sdpa is the independent judge."""
+    import torch
+    from torch.nn.functional import scaled_dot_product_attention
+
+    worst = 0.0
+    for layer in range(len(maps)):
+        q, k, v, z = (torch.from_numpy(trace[f"blocks.{layer}.attn.{name}"]) for name in ("q", "k", "v", "z"))
+        judged = scaled_dot_product_attention(
+            q[None], k[None], v[None], is_causal=True, enable_gqa=len(q) != len(k)
+        )
+        largest = float(
+            np.abs(trace[f"blocks.{layer}.attn.scaled"]).max()
+        )  # float32 rounds large scores coarsely
+        scale = max(1.0, float(judged.abs().max()), largest / 32)
+        worst = max(worst, float((judged[0] - z).abs().max()) / scale)
+    return Checks(float(np.abs(maps.sum(-1) - 1).max()), float(np.triu(maps, 1).max()), worst)

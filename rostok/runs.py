@@ -1,0 +1,209 @@
+"""A run folder, read: which checkpoint a path means, its state and tensors, the model in it.
+
+    checkpoints/NAME/  config.yaml  tokenizer.json  metrics.jsonl  loss.png
+                       step-001000/ model.safetensors  optimizer.safetensors  state.json
+                       latest, best: one line of text each, the name of a step folder
+
+All of it is readable, none of it pickled. state.json holds the SHA-256 of both tensor files and of its own other lines,
+and loading checks them. Writing one: rostok/training/folder.py. torch is imported only where tensors are read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from rostok.errors import UserError, verb
+from rostok.text.tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained run, opened: the model in eval mode, float32."""
+
+    model: nn.Module
+    tokenizer: Tokenizer
+    config: dict[str, Any]
+    state: dict[str, Any]
+    folder: Path
+    step_folder: Path
+
+
+def load_run(
+    path: str | Path,
+    build_model: Callable[[Mapping[str, Any]], nn.Module],
+    step: str | None = None,
+    device: str = "cpu",
+) -> Run:
+    """Open a run for use: weights in float32, eval mode, with its tokenizer. Raises UserError for all that is wrong."""
+    step_folder = find_step(Path(path), step)
+    folder, state = step_folder.parent, read_state(step_folder)
+    tensors = read_tensors(step_folder, "model.safetensors")
+    try:
+        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        if not isinstance(config, dict):
+            raise UserError(
+                f"{folder / 'config.yaml'} is damaged: it holds no settings; put the run's own back"
+            )
+    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
+    try:
+        model = build_model(state["model"])
+        model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+    except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise UserError(
+            f"the weights in {step_folder} do not fit the model its state.json describes: {error}"
+        ) from None
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
+        raise UserError(
+            f"{folder}/tokenizer.json is not the one this run was trained with; put the right one back"
+        )
+    return Run(model.to(device).eval(), tokenizer, config, state, folder, step_folder)
+
+
+def remark(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = remark) -> Path:
+    """The step folder that a path means: a run folder (its best, else its latest step), RUN/latest, RUN/best or a step.
+
+    Where a pointer names what is not there, `say` gets a line with what is taken instead; instead of an explicit `best`
+    nothing is taken. Raises UserError that says what was wanted there.
+    """
+    if path.name in ("latest", "best") and not path.is_dir():
+        path, step = path.parent, path.name
+    if not path.is_dir():
+        raise UserError(f"there is no run folder {path}; train one ({verb('train')} quickstart)")
+    if (path / "state.json").is_file():
+        return path
+    found, problem = follow_pointers(path, [step] if step else ["best", "latest"])
+    steps = complete_steps(path)
+    if found is None and (step == "best" or not steps):
+        newest = f"; {steps[-1]} is there: give that one" if steps else ""
+        raise UserError(
+            f"{path} holds no {step or 'complete'} checkpoint, wanted step-NNNNNN folders of a run ({problem}){newest}"
+        )
+    found = found or steps[-1]
+    if problem:
+        say(f"note     {problem}; taking {found.name} instead")
+    return found
+
+
+def follow_pointers(run: Path, names: Sequence[str]) -> tuple[Path | None, str]:
+    """The first complete step folder that one of these pointers names, and what is wrong with those before it."""
+    problem = ""
+    for name in names:
+        found = read_pointer(run, name)
+        if found and (found / "state.json").is_file():
+            return found, problem
+        if found:
+            problem = problem or f"{run / name} names {found.name}, which is not there or not complete"
+    return None, problem or f"there is no {run / names[-1]}"
+
+
+def complete_steps(run: Path) -> list[Path]:
+    """The step folders of a run, oldest first."""
+    found = [path for path in run.glob("step-*") if (path / "state.json").is_file()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def read_pointer(run: Path, name: str) -> Path | None:
+    """The step folder that `latest` or `best` names, or None where there is none."""
+    try:
+        target = (run / name).read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+    if target != Path(target).name or not target.startswith("step-"):
+        raise UserError(
+            f"{run / name} must hold the name of a step folder. Got {target[:60]!r}; write one into it, or delete it"
+        )
+    return run / target
+
+
+def read_state(step_folder: Path) -> dict[str, Any]:
+    path = step_folder / "state.json"
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+        hashes = state.get("sha256") if isinstance(state, dict) else None
+        if not isinstance(hashes, dict):
+            raise ValueError("no hashes in it")
+        if hashes.keys() - HASHED or hashes.get("state.json") not in (None, hash_of_state(state)):
+            raise ValueError("it has changed since it was saved (its SHA-256 differs)")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}; wanted a step folder of a run") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not a checkpoint's state: {error}{other_steps(step_folder)}") from None
+    return state
+
+
+HASHED = {"model.safetensors", "optimizer.safetensors", "state.json"}
+
+
+def hash_of_state(state: Mapping[str, Any]) -> str:
+    """SHA-256 of what state.json holds besides the hashes; JSON gives every number back to the last bit."""
+    rest = {key: value for key, value in state.items() if key != "sha256"}
+    return hashlib.sha256(json.dumps(rest).encode()).hexdigest()
+
+
+def signed(state: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any]:
+    """What a state.json holds: the state, with the hashes of the tensor files and its own."""
+    return {**state, "sha256": {**hashes, "state.json": hash_of_state(state)}}
+
+
+def read_tensors(step_folder: Path, name: str) -> dict[str, Tensor]:
+    """The tensors of one file, checked against the hash in state.json. Raises UserError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    path = step_folder / name
+    try:
+        content = path.read_bytes()
+        wanted = read_state(step_folder)["sha256"].get(name)
+        if wanted and hashlib.sha256(content).hexdigest() != wanted:
+            raise UserError(
+                f"{path} has changed since it was saved (its SHA-256 differs){other_steps(step_folder)}"
+            )
+        return load(content)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}{other_steps(step_folder)}") from None
+    except SafetensorError as error:
+        raise UserError(f"{path} is not a safetensors file: {error}{other_steps(step_folder)}") from None
+
+
+def other_steps(step_folder: Path) -> str:
+    others = [path.name for path in complete_steps(step_folder.parent) if path.name != step_folder.name]
+    if not others:
+        return "; put the right one back, or train anew"
+    older = step_folder.parent / others[-1]
+    return f"; {older} is there too: use that one, and to train on from it delete {step_folder}"
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The records of a metrics.jsonl; a half-written last line (a kill in the middle of it) is left out."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    records = []
+    for number, line in enumerate(lines, 1):
+        try:
+            record = json.loads(line)
+            records.append({**record, "step": int(record["step"])})
+        except (ValueError, TypeError, KeyError, OverflowError):
+            if number < len(lines):
+                raise UserError(
+                    f"{path}, line {number} is no record of a training; delete the line and try again"
+                ) from None
+    return records

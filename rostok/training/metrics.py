@@ -1,0 +1,103 @@
+"""metrics.jsonl: one JSON record a line; and loss.png, drawn from it."""
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rostok.errors import UserError
+from rostok.runs import read_metrics
+
+
+class MetricsLog:
+    """Appends records to metrics.jsonl, and to TensorBoard when asked. `resume_at` drops the records after that step:
+    they will be made again. An inactive log writes nothing (a process that is not the first)."""
+
+    def __init__(
+        self, path: Path, resume_at: int = 0, tensorboard: bool = False, active: bool = True
+    ) -> None:
+        self.path, self.active, self.board, self.warned = path, active, None, False
+        if active and tensorboard:
+            self.board = open_board(path.parent / "tensorboard", resume_at)
+        if active:
+            old = read_metrics(path) if resume_at else []
+            kept = [record for record in old if record["step"] <= resume_at]
+            temporary = path.with_name(f".{path.name}.tmp")
+            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+            temporary.replace(path)
+
+    def write(self, **record: Any) -> None:
+        """Append one record. A full disk costs the record and one warning, not the run."""
+        if not self.active:
+            return
+        whole = 0
+        try:
+            whole = self.path.stat().st_size
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(record, allow_nan=False) + "\n")
+        except OSError as error:
+            with contextlib.suppress(OSError):  # no half record for the next one to be glued to
+                os.truncate(self.path, whole)
+            if not self.warned:
+                print(
+                    f"warning: cannot write {self.path}: {error.strerror}; going on without", file=sys.stderr
+                )
+            self.warned = True
+        if self.board:
+            for key, value in record.items():
+                if isinstance(value, int | float) and key != "step":
+                    self.board.add_scalar(key, value, record["step"])
+
+    def close(self) -> None:
+        if self.board:
+            self.board.close()
+
+
+def open_board(folder: Path, resume_at: int) -> Any:
+    """A TensorBoard writer; what it drew after `resume_at` is hidden. Raises UserError where TensorBoard is missing."""
+    return board_writer()(folder, purge_step=resume_at + 1 if resume_at else None)
+
+
+def board_writer() -> Any:
+    """TensorBoard's class of writers. Raises UserError where TensorBoard is missing."""
+    try:
+        from torch.utils.tensorboard.writer import SummaryWriter
+    except ImportError:
+        raise UserError(
+            "tensorboard=true needs TensorBoard; type pip install 'rostok[tensorboard]', or leave it out"
+        ) from None
+    return SummaryWriter
+
+
+def plot_losses(runs: dict[str, Path], out: Path) -> None:
+    """Draw training (thin) and held-out (thick) loss against tokens, one colour a run, into a PNG.
+
+    `runs` maps a name to its metrics.jsonl.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for index, (name, path) in enumerate(runs.items()):
+        records, colour = read_metrics(path), f"C{index}"
+        train = [(r["tokens"], r["loss"]) for r in records if {"tokens", "loss"} <= r.keys()]
+        valid = [(r["tokens"], r["valid_loss"]) for r in records if {"tokens", "valid_loss"} <= r.keys()]
+        axes.plot(*zip(*train, strict=True), color=colour, alpha=0.35, lw=1) if train else None
+        if valid:
+            axes.plot(
+                *zip(*valid, strict=True), color=colour, lw=2, marker="o", ms=3, label=f"{name}, held out"
+            )
+            axes.annotate(
+                f"{valid[-1][1]:.2f}", valid[-1], xytext=(5, 0), textcoords="offset points", color=colour
+            )
+    axes.set(
+        xlabel="training tokens seen", ylabel="loss, nats a token", title="Thin: training. Thick: held out"
+    )
+    axes.grid(alpha=0.25)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False)
+    temporary = out.with_name(f".{out.name}.tmp")
+    figure.savefig(temporary, format="png", metadata={"Software": None})
+    temporary.replace(out)
