@@ -28,7 +28,7 @@ from torch import Tensor
 from model import GPT, GPTConfig, build_model
 from rostok import __version__
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.files import write_bytes, write_text
+from rostok.files import write_file
 from rostok.formats import hf
 from rostok.runs import Run, load_run, read_tensors, signed
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
@@ -72,8 +72,8 @@ def export_hf(run: Run, out: Path, command: str) -> None:
         write_json(part / "generation_config.json", generation_config(config))
         write_json(part / "tokenizer_config.json", hf.tokenizer_config(config.context))
         write_json(part / KEPT, kept)
-        write_text(part / "tokenizer.json", text)
-        write_text(part / "README.md", card)
+        write_file(part / "tokenizer.json", text, durable=True)
+        write_file(part / "README.md", card, durable=True)
         if (run.folder / "metrics.jsonl").is_file():
             shutil.copyfile(run.folder / "metrics.jsonl", part / "metrics.jsonl")
 
@@ -135,7 +135,7 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", durable=True)
 
 
 # the model card
@@ -239,14 +239,15 @@ def import_hf(source: Path, out: Path) -> None:
     with new_folder(out) as part:
         step = part / f"step-{state['step']:06d}"
         step.mkdir()
-        write_bytes(step / "model.safetensors", content)
+        write_file(step / "model.safetensors", content, durable=True)
         write_json(step / "state.json", state)
-        write_text(part / "tokenizer.json", text)
-        write_text(
+        write_file(part / "tokenizer.json", text, durable=True)
+        write_file(
             part / "config.yaml",
             kept.get("config_yaml") or yaml.safe_dump({"model": config}, sort_keys=False),
+            durable=True,
         )
-        write_text(part / "latest", step.name + "\n")
+        write_file(part / "latest", step.name + "\n", durable=True)
         if (source / "metrics.jsonl").is_file():
             shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
         load_run(part, build_model)  # a run that does not open is not handed over

@@ -380,7 +380,7 @@ class Training:
         if latest:
             self.note_best(latest)  # where a kill came between a save and this note
         with run_folder.writing(self.run):
-            files.write_text(self.run / "config.yaml", dump_yaml(self.config))
+            files.write_file(self.run / "config.yaml", dump_yaml(self.config), durable=True)
             self.tokenizer.save(self.run)
             if not latest:
                 self.plan.path.unlink(missing_ok=True)  # of a life that ended before its first save

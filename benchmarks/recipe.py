@@ -24,13 +24,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rostok import runs
-
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from benchmarks.training import peer_model
+from rostok import runs
 from rostok.text.shards import open_data
 from rostok.training.config import load_config
 from rostok.training.ranks import Ranks

@@ -1,9 +1,10 @@
 """The one exception that a user is meant to see, and the one place that turns it into an exit code."""
 
 import argparse
+import difflib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
@@ -11,7 +12,7 @@ LONGEST = 1000  # characters of a message; a longer one loses its middle
 
 
 class UserError(Exception):
-    """A mistake that the user can mend. The message is one line: what came, what was wanted, what to type next."""
+    """A mistake that the user can fix. The message is one line: what came, what was wanted, what to type next."""
 
     exit_code = 2
 
@@ -21,6 +22,16 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(" ".join(message.split()))
+
+
+def nearest(word: str, names: Iterable[str]) -> str:
+    """The hint for a mistyped word: `; did you mean 'lr'?`, or nothing when no name is near.
+
+    >>> nearest("learning_rte", ["learning_rate", "batch"])
+    "; did you mean 'learning_rate'?"
+    """
+    close = difflib.get_close_matches(word, list(names), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def verb(name: str) -> str:

@@ -1,27 +1,108 @@
-"""Files that are there whole or not at all."""
+"""Files and folders that are there whole or not at all, and one answer to "may this be written?".
+
+    out = check_out(args.out, (".png", ".svg"), args.force)     # before the work, not after it
+    write_out(out, content)                                     # raises UserError where the disk says no
+    write_file(path, content, durable=True)                     # raises OSError; on the disk when it returns
+    with replacing(path) as beside: figure.savefig(beside)      # for libraries that want a path
+    with new_folder(path) as beside: ...                        # a whole folder
+
+All of them write under a hidden name beside the target and rename. What is not a regular file (/dev/stdout, a pipe) is
+written through, and a link keeps its place: the file that it names is replaced.
+"""
 
 import contextlib
 import os
+import shutil
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-
-def write_text(path: Path, text: str) -> None:
-    """Write a small file whole or not at all: temporary name, flush to the disk, rename."""
-    write_bytes(path, text.encode())
+from rostok.errors import UserError
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_file(path: Path, content: str | bytes, durable: bool = False) -> None:
+    """Write a file whole or not at all. Raises OSError."""
+    with replacing(path, durable) as beside:
+        beside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_out(path: Path, content: str | bytes, flag: str = "--out") -> None:
+    """Write what the user asked for with `flag`, and the folders above it. Raises UserError."""
+    with refusing(path, flag):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
+    """A hidden path beside `path` that takes its place at the end, or goes when something fails.
+
+    durable: the content is flushed to the disk before it takes the place of the old one.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError:
+        yield beside
+        if durable:
+            with beside.open("r+b") as file:
+                os.fsync(file.fileno())
+        beside.replace(target)
+    finally:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+            beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(path: Path, replace: bool = False) -> Iterator[Path]:
+    """A hidden folder beside `path` that takes its place at the end, or goes when something fails.
+
+    replace: a folder that is there already gives way at the end. A link is followed. Raises UserError.
+    """
+    target = Path(os.path.realpath(path))
+    beside, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
+    try:
+        with refusing(path):
+            beside.mkdir(parents=True)
+        yield beside
+        with refusing(path):
+            if replace and target.exists():
+                target.rename(old)
+            beside.rename(target)
+    finally:
+        for folder in (beside, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def refusing(path: Path, flag: str = "--out") -> Iterator[None]:
+    """Raise UserError instead of OSError: `path` cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror or error}; give another {flag}") from None
+
+
+def check_out(
+    word: str | Path | None, kinds: Sequence[str] = (), force: bool = False, flag: str = "--out"
+) -> Path | None:
+    """The file that the user wants written, or None where no word was given. Raises UserError.
+
+    Refused: another ending than `kinds`, a folder, a place below a file, and a file that exists unless `force`.
+    """
+    if word is None:
+        return None
+    out = Path(word)
+    if not out.name or out.is_dir():
+        raise UserError(f"{flag} must name a file. Got '{word}'")
+    if kinds and out.suffix.lower() not in kinds:
+        raise UserError(f"{flag} must end in one of {', '.join(kinds)}. Got {word}")
+    if any(parent.exists() and not parent.is_dir() for parent in out.parents):
+        raise UserError(f"{flag} {word} lies below a file, not a folder; name another file")
+    if out.is_file() and not force:
+        raise UserError(f"{out} exists; give --force to overwrite it, or another {flag}")
+    return out
 
 
 def flush_folder(folder: Path) -> None:

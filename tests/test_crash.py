@@ -66,10 +66,14 @@ def names(run: Path) -> list[str]:
 # ---------------------------------------------------------------------------------------------------- saving
 
 
-def set_write_bytes(monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], None]) -> None:
+def set_write_file(monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, bytes], None]) -> None:
     """Let every file of a run be written by this function."""
+
+    def write_file(path: Path, content: str | bytes, durable: bool = False) -> None:
+        write(path, content.encode() if isinstance(content, str) else content)
+
     for module in (files, run_folder):
-        monkeypatch.setattr(module, "write_bytes", write)
+        monkeypatch.setattr(module, "write_file", write_file)
 
 
 @pytest.mark.parametrize("dies_at", ["model.safetensors", "optimizer.safetensors", "state.json", "latest"])
@@ -79,7 +83,7 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
     """C03. The kill is an exception that nothing catches, half-way through writing that file at step 6."""
     config = config_of(tiny_data, tmp_path / "a")
     straight = runs.find_step(train(config_of(tiny_data, tmp_path / "b"), quiet=True), "latest")
-    before = files.write_bytes
+    before = files.write_file
 
     def dies(path: Path, content: bytes) -> None:
         if path.name == dies_at and (b"step-000006" in content or "step-000006" in str(path)):
@@ -87,10 +91,10 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
             raise SystemError("killed")
         before(path, content)
 
-    set_write_bytes(monkeypatch, dies)
+    set_write_file(monkeypatch, dies)
     with pytest.raises(SystemError):
         train(config, quiet=True)
-    set_write_bytes(monkeypatch, before)
+    set_write_file(monkeypatch, before)
     run = tmp_path / "a" / "tiny"
     assert runs.read_state(runs.find_step(run, "latest"))["step"] == 4
     assert ("step-000006" in names(run)) == (dies_at == "latest")
@@ -152,7 +156,7 @@ def full_disk(path: Path, content: bytes) -> None:
 def test_full_disk_in_the_middle_is_survived(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before, calls = files.write_bytes, []
+    before, calls = files.write_file, []
 
     def full_at_step_4(path: Path, content: bytes) -> None:
         if "step-000004" in str(path):
@@ -160,7 +164,7 @@ def test_full_disk_in_the_middle_is_survived(
             full_disk(path, content)
         before(path, content)
 
-    set_write_bytes(monkeypatch, full_at_step_4)
+    set_write_file(monkeypatch, full_at_step_4)
     run = train(config_of(tiny_data, tmp_path, "keep=9"), quiet=True)
     assert calls
     assert names(run) == ["step-000002", "step-000006", "step-000008", "step-000010"]
@@ -171,8 +175,8 @@ def test_full_disk_in_the_middle_is_survived(
 def test_full_disk_at_the_end_is_an_error_and_the_older_checkpoint_stays(
     tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = files.write_bytes
-    set_write_bytes(
+    before = files.write_file
+    set_write_file(
         monkeypatch,
         lambda path, c: (full_disk if "step-000010" in str(path) else before)(path, c),
     )
@@ -239,7 +243,7 @@ def test_a_folder_that_cannot_be_written(
     def read_only(path: Path, content: bytes) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    set_write_bytes(monkeypatch, read_only)
+    set_write_file(monkeypatch, read_only)
     with pytest.raises(UserError, match="cannot write the run folder.*Permission denied"):
         train(config_of(tiny_data, tmp_path), quiet=True)
 
@@ -482,7 +486,7 @@ def test_a_lone_checkpoint_without_its_state_is_refused(tiny_data: Data, tmp_pat
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: full_disk(tmp_path, b""))
     with pytest.raises(OSError, match="No space"):
-        files.write_text(tmp_path / "config.yaml", "seed: 0")
+        files.write_file(tmp_path / "config.yaml", "seed: 0", durable=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -602,8 +606,8 @@ def test_a_stop_at_a_save_saves_once_and_never_says_so_in_vain(
     monkeypatch.setattr(Training, "step", stopped)
     train(config_of(tiny_data, tmp_path / "a"), quiet=True, stop=stop)
     assert saves == [2, 4]
-    stop.signal, write_bytes = 0, files.write_bytes
-    set_write_bytes(monkeypatch, lambda p, c: (full_disk if "000004" in str(p) else write_bytes)(p, c))
+    stop.signal, write_bytes = 0, files.write_file
+    set_write_file(monkeypatch, lambda p, c: (full_disk if "000004" in str(p) else write_bytes)(p, c))
     with pytest.raises(UserError, match="cannot save .*step-000004"):
         train(config_of(tiny_data, tmp_path / "b"), stop=stop)
     assert "and saved" not in capsys.readouterr().out

@@ -7,7 +7,6 @@ knows how to read, merge, check and write them. A field that is a union of datac
 """
 
 import dataclasses
-import difflib
 import math
 import types
 import typing
@@ -18,7 +17,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import TypeAdapter, ValidationError
 
-from rostok.errors import UserError
+from rostok.errors import UserError, nearest
 
 T = TypeVar("T")
 
@@ -232,16 +231,6 @@ def union_members(hint: Any) -> tuple[Any, ...]:
     if origin is typing.Literal:
         return tuple({type(option) for option in typing.get_args(hint)})
     return (hint,)
-
-
-def nearest(word: str, names: Sequence[str]) -> str:
-    """`; did you mean 'lr'?`, or nothing when no name is near.
-
-    >>> nearest("learning_rte", ["learning_rate", "batch"])
-    "; did you mean 'learning_rate'?"
-    """
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5)
-    return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def dump_yaml(config: Any) -> str:

@@ -26,7 +26,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from rostok.errors import UserError
-from rostok.files import flush_folder, write_bytes, write_text
+from rostok.files import flush_folder, write_file
 from rostok.runs import complete_steps, read_pointer, read_state, read_tensors, signed
 
 
@@ -55,15 +55,15 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
         ):
             content = save(tensors)
             hashes[name] = hashlib.sha256(content).hexdigest()
-            write_bytes(temporary / name, content)
+            write_file(temporary / name, content, durable=True)
         record = signed({**state, "step": step}, hashes)
-        write_text(temporary / "state.json", json.dumps(record, indent=1) + "\n")
+        write_file(temporary / "state.json", json.dumps(record, indent=1) + "\n", durable=True)
         flush_folder(temporary)
         if final.exists():  # made by an earlier life of this run, from the same rows
             final.rename(replaced)
         temporary.rename(final)
         flush_folder(run)
-        write_text(run / "latest", final.name + "\n")
+        write_file(run / "latest", final.name + "\n", durable=True)
         shutil.rmtree(replaced, ignore_errors=True)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -101,7 +101,7 @@ def point_best(run: Path, step_folder: Path) -> None:
     """Make `best` name this step folder, where its own held-out loss is lower than that of the one it names."""
     best = read_pointer(run, "best")
     if held_out_loss(step_folder) < (held_out_loss(best) if best else math.inf):
-        write_text(run / "best", step_folder.name + "\n")
+        write_file(run / "best", step_folder.name + "\n", durable=True)
 
 
 def held_out_loss(step_folder: Path) -> float:

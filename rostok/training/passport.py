@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rostok.files import write_text
+from rostok.files import write_file
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "tiktoken", "pyyaml", "pydantic")
 
@@ -56,7 +56,7 @@ def stamp(run: Path, step: int, facts: dict[str, Any]) -> None:
         **facts,
     }
     starts = [*read_starts(run), entry]
-    write_text(path, json.dumps({"starts": starts}, indent=1, ensure_ascii=False) + "\n")
+    write_file(path, json.dumps({"starts": starts}, indent=1, ensure_ascii=False) + "\n", durable=True)
 
 
 def read_starts(run: Path) -> list[dict[str, Any]]:
