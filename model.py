@@ -3,12 +3,12 @@
     config = GPTConfig(vocab_size=4096)          # or WindowMLPConfig(...)
     model = build_model(config)
     logits = model(ids)                          # ids (B, T) int64 -> (B, T, V)
-    loss = model(ids, targets)                   # targets (B, T) int64 -> mean loss, nats a token
+    loss = model(ids, targets)                   # targets (B, T) int64 -> mean loss, nats per token
     cache = model.new_cache(batch)               # then model(ids, cache=cache) reads only what is new
 
 GPT is, term for term, what Hugging Face calls Qwen3: pre-RMSNorm, one RMSNorm gain over d_head on q and on k,
-then RoPE (half-split), causal attention, SwiGLU, no biases, head tied to the embedding. WindowMLP is Bengio's
-neural n-gram (2003). Left out on purpose: dropout, soft-caps, all that a run could not take along into other programs.
+then RoPE (half-split), causal attention, SwiGLU, no biases, head tied to the embedding. WindowMLP is the neural
+n-gram of Bengio et al. (2003). Left out on purpose: dropout, soft-caps, everything that other programs could not open.
 
 Shapes: B batch, T time, D d_model, H heads, K key-value heads, E d_head, M d_mlp, V vocabulary.
 
@@ -126,7 +126,7 @@ class WindowMLPConfig:
 
 
 def require_positive(config: "GPTConfig | WindowMLPConfig", *names: str) -> None:
-    """Raise ValueError for a size below 1, or for a ◆ that is no id of the vocabulary."""
+    """Raise ValueError for a size below 1, or for a `start_id` outside the vocabulary."""
     for name in names:
         if getattr(config, name) < 1:
             raise ValueError(f"model.{name} must be at least 1. Got {getattr(config, name)}")
@@ -156,11 +156,11 @@ def rope_tables(context: int, d_head: int, theta: float) -> tuple[Tensor, Tensor
     return angle.cos().float(), angle.sin().float()
 
 
-def rope_rows(cos: Tensor, sin: Tensor, place: "Place | None", time: int) -> tuple[Tensor, Tensor]:
-    """The tables' rows for the positions of one call: (T, E/2), or (B, 1, T, E/2) where the rows of a batch differ."""
-    if place is None:
+def rope_rows(cos: Tensor, sin: Tensor, at: "Slots | None", time: int) -> tuple[Tensor, Tensor]:
+    """cos and sin at the positions of one call: (T, E/2), or (B, 1, T, E/2) where texts differ in length."""
+    if at is None:
         return cos[:time], sin[:time]
-    cos, sin = cos[place.index], sin[place.index]
+    cos, sin = cos[at.index], sin[at.index]
     return (cos, sin) if cos.ndim == 2 else (cos[:, None], sin[:, None])
 
 
@@ -172,11 +172,11 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 # ---------------------------------------------------------------------------------------------------- attention
-# The forms of one sum, each tested against the others. q (B, H, T, E); k and v (B, K, S, E); K divides H.
+# Four implementations of the same attention; tests hold them equal. q (B, H, T, E); k and v (B, K, S, E); K divides H.
 
 
 def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Every query sees the keys up to its own place (S = T): torch's fused kernel, or blocks where these are faster."""
+    """Each query sees the keys up to its own position (S = T): torch's fused kernel, or blocks where faster."""
     on_cpu = q.device.type == "cpu" and q.dtype == torch.bfloat16
     if on_cpu and q.requires_grad and q.shape[2] >= 128 and q.shape[1] == k.shape[1]:
         return attend_blockwise(q, k, v)
@@ -184,8 +184,8 @@ def attend_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor:
-    """The same in `blocks` blocks of queries, each with the keys up to its end: plain matmuls that skip most of the
-    future. For training in bf16 on a CPU, where torch's fused kernel is far from the speed of a matmul."""
+    """The same, in `blocks` blocks of queries, each with the keys up to the end of the block: plain matmuls that skip
+    most of the future. For training in bf16 on a CPU, where torch's fused kernel is much slower than a matmul."""
     parts, time, end = [], q.shape[2], 0
     sizes = [(block + 1) * time // blocks - block * time // blocks for block in range(blocks)]
     future = future_scores(time).to(q.dtype)
@@ -193,15 +193,15 @@ def attend_blockwise(q: Tensor, k: Tensor, v: Tensor, blocks: int = 4) -> Tensor
         queries, keys, values = (x.split(sizes, 2) for x in (q * q.shape[3] ** -0.5, k, v))
         for block in range(blocks):
             start, end = end, end + sizes[block]
-            seen = torch.cat(keys[: block + 1], 2)  # joined, not cut: so the gradients add up faster
+            seen = torch.cat(keys[: block + 1], 2)  # joining blocks has a faster backward pass than slicing
             scores = queries[block] @ seen.transpose(2, 3) + future[start:end, :end]  # (B, H, T/blocks, end)
             parts.append(scores.softmax(-1) @ torch.cat(values[: block + 1], 2))
     return torch.cat(parts, dim=2)
 
 
-@torch.compiler.assume_constant_result  # a table that is read is faster than comparisons in the compiled loop
+@torch.compiler.assume_constant_result  # reading a table is faster than comparing in the compiled loop
 def future_scores(time: int) -> Tensor:
-    """What is added to the scores: -inf where the key stands behind the query, else 0. (T, T), bf16."""
+    """What is added to the scores: -inf where the key comes after the query, else 0. (T, T), bf16."""
     if time not in FUTURE:
         FUTURE[time] = torch.full((time, time), -torch.inf, dtype=torch.bfloat16).triu(1)
     return FUTURE[time]
@@ -211,7 +211,7 @@ FUTURE: dict[int, Tensor] = {}
 
 
 def attend_visible(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Tensor:
-    """The queries see the keys that `visible` (B or 1, 1, T, S), bool, allows; None: all of them.
+    """Each query sees the keys that `visible` (B or 1, 1, T, S), bool, allows; None: all of them.
 
     Never `is_causal` here: with T != S torch aligns its triangle at the top left, and one query would see key 0 only.
     """
@@ -228,44 +228,44 @@ def attend_single(q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None) -> Te
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the tokens of one call stand in a KVCache, and what they see."""
+class Slots:
+    """The positions that the tokens of one call take in a KVCache, and which keys they see."""
 
-    index: Tensor  # positions: (T,) where all rows stand equally far, else (B, T)
-    span: int  # keys looked at: positions 0 .. span-1
+    index: Tensor  # positions: (T,) where all rows are equally long, else (B, T)
+    span: int  # keys to look at: positions 0 .. span-1
     visible: Tensor | None  # (B or 1, 1, T, span), bool; None: every query sees all of them
-    first: bool  # nothing was read before: plain causal attention
+    first: bool  # the cache was empty: plain causal attention
 
 
 class KVCache:
-    """Keys and values of what has been read, one row a text; rows may be of different lengths.
+    """Keys and values of the tokens read so far, one text a row; rows may have different lengths.
 
-    `length` (B,) int64, on the CPU, says how many tokens each row holds. A lower entry forgets the tokens behind it;
-    `row(i)` and `copy(i, j)` read a text alone and hand it to other rows.
+    `length` (B,) int64, on the CPU, is the number of tokens in each row. Lowering an entry forgets the tokens after it.
+    `row(i)` gives one row, for reading a text on its own; `copy(i, j)` copies it to another row.
     """
 
     def __init__(self, keys: list[Tensor], values: list[Tensor], length: Tensor) -> None:
         self.keys, self.values, self.length = keys, values, length  # keys: n_layer times (B, K, context, E)
 
     def row(self, i: int) -> "KVCache":
-        """Row i as a cache of one row, on the same memory."""
+        """Row i as a cache of one row that shares its memory."""
         keys, values = ([x[i : i + 1] for x in part] for part in (self.keys, self.values))
         return KVCache(keys, values, self.length[i : i + 1])
 
     def copy(self, source: int, target: int) -> None:
-        """Let row `target` hold what row `source` holds."""
+        """Copy row `source` to row `target`."""
         n = self.length[target] = self.length[source]
         for x in (*self.keys, *self.values):
             x[target, :, :n] = x[source, :, :n]
 
-    def take(self, time: int) -> Place:
-        """Book the next `time` positions of every row. Raises ValueError when a row would grow past the context."""
+    def take(self, time: int) -> Slots:
+        """Reserve the next `time` positions of each row. Raises ValueError when a row would grow past the context."""
         starts, capacity, device = self.length.tolist(), self.keys[0].shape[2], self.keys[0].device
         shortest, longest = min(starts), max(starts)
         span = longest + time
         if span > capacity:
             raise ValueError(
-                f"the model sees at most {capacity} tokens. Got {span}; read a shorter window anew"
+                f"the model sees at most {capacity} tokens. Got {span}; read a shorter window again"
             )
         ragged = shortest != longest
         index = torch.arange(time) + (self.length[:, None] if ragged else longest)  # (T,) or (B, T)
@@ -274,21 +274,24 @@ class KVCache:
             visible = torch.arange(span, device=device) <= index[..., None]  # (T, S) or (B, T, S)
             visible = visible.view(-1, 1, time, span)
         self.length += time
-        return Place(index, span, visible, longest == 0)
+        return Slots(index, span, visible, longest == 0)
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, place: Place) -> Tensor:
-        """Store k and v of the new tokens, then let their q look at all that their row holds. (B, H, T, E)."""
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, at: Slots) -> Tensor:
+        """Store k and v of the new tokens, then attend from their q to everything in their row. (B, H, T, E)."""
         for store, new in ((self.keys[layer], k), (self.values[layer], v)):
-            if place.index.ndim == 1:
-                store.index_copy_(2, place.index, new)
+            if at.index.ndim == 1:
+                store.index_copy_(2, at.index, new)
             else:
                 rows = torch.arange(len(store), device=store.device)[:, None]
-                store[rows, :, place.index] = new.transpose(1, 2)  # (B, T, K, E)
-        if place.first:
+                store[rows, :, at.index] = new.transpose(1, 2)  # (B, T, K, E)
+        if at.first:
             return attend_causal(q, k, v)
-        k, v = self.keys[layer][:, :, : place.span], self.values[layer][:, :, : place.span]  # (B, K, S, E)
+        k, v = (
+            self.keys[layer][:, :, : at.span],
+            self.values[layer][:, :, : at.span],
+        )  # (B, K, S, E)
         form = attend_single if q.shape[2] == 1 and q.device.type == "cpu" else attend_visible
-        return form(q, k, v, place.visible)
+        return form(q, k, v, at.visible)
 
 
 class Attention(nn.Module):
@@ -303,16 +306,13 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(self.d_head, config.norm_eps)
         self.proj = nn.Linear(self.n_head * self.d_head, config.d_model, bias=False)
 
-    def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None
-    ) -> Tensor:
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, at: Slots | None) -> Tensor:
         batch, time, _ = x.shape
         heads = (self.n_head, self.n_kv_head, self.n_kv_head)
         q, k, v = self.qkv(x).view(batch, time, -1, self.d_head).transpose(1, 2).split(heads, dim=1)
         q = apply_rope(self.q_norm(q), cos, sin)  # (B, H, T, E)
         k = apply_rope(self.k_norm(k), cos, sin)  # (B, K, T, E)
-        # z: (B, H, T, E)
-        z = cache.attend(self.layer, q, k, v, place) if cache and place else attend_causal(q, k, v)
+        z = cache.attend(self.layer, q, k, v, at) if cache and at else attend_causal(q, k, v)  # (B, H, T, E)
         return self.proj(z.transpose(1, 2).reshape(batch, time, -1))  # (B, T, D)
 
 
@@ -339,15 +339,13 @@ class Block(nn.Module):
         self.mlp_norm = RMSNorm(config.d_model, config.norm_eps)
         self.mlp = MLP(config)
 
-    def forward(
-        self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, place: Place | None
-    ) -> Tensor:
-        x = x + self.attn(self.attn_norm(x), cos, sin, cache, place)
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, cache: KVCache | None, at: Slots | None) -> Tensor:
+        x = x + self.attn(self.attn_norm(x), cos, sin, cache, at)
         return x + self.mlp(self.mlp_norm(x))
 
 
 class GPT(nn.Module):
-    """Decoder-only transformer. `model(ids)` gives logits, `model(ids, targets)` the mean loss in nats a token."""
+    """Decoder-only transformer. `model(ids)` gives logits, `model(ids, targets)` the mean loss in nats per token."""
 
     cos: Tensor
     sin: Tensor
@@ -377,36 +375,36 @@ class GPT(nn.Module):
     def forward(
         self, ids: Tensor, targets: Tensor | None = None, cache: KVCache | None = None, last: bool = False
     ) -> Tensor:
-        """ids (B, T) int64 -> logits (B, T, V); with targets (B, T) the mean loss in nats a token (scalar).
+        """ids (B, T) int64 -> logits (B, T, V); with targets (B, T) the mean loss in nats per token (scalar).
 
-        With a cache the ids go on from what its rows hold, in chunks of any size. With `last` only the logits of the
-        last position are made, (B, 1, V). Raises ValueError when a text would be longer than `config.context`.
+        With a cache the ids continue its rows, in chunks of any size. With `last` only the logits of the last
+        position are computed, (B, 1, V). Raises ValueError when a text would be longer than `config.context`.
         """
         time = ids.shape[1]
         if time > self.config.context:
             raise ValueError(
                 f"the model sees at most {self.config.context} tokens. Got {time}; shorten the text"
             )
-        place = cache.take(time) if cache else None
-        return self.run(ids, targets, cache, place, last)
+        at = cache.take(time) if cache else None
+        return self.run(ids, targets, cache, at, last)
 
     def run(
-        self, ids: Tensor, targets: Tensor | None, cache: KVCache | None, place: Place | None, last: bool
+        self, ids: Tensor, targets: Tensor | None, cache: KVCache | None, at: Slots | None, last: bool
     ) -> Tensor:
-        """The arithmetic of `forward`: what torch.compile may take as one piece."""
+        """The arithmetic of `forward`, apart from the bookkeeping, so that torch.compile can take it whole."""
         x = self.embed(ids)  # (B, T, D)
-        cos, sin = rope_rows(self.cos, self.sin, place, ids.shape[1])
+        cos, sin = rope_rows(self.cos, self.sin, at, ids.shape[1])
         for block in self.blocks:
-            x = block(x, cos, sin, cache, place)
+            x = block(x, cos, sin, cache, at)
         return self.logits(x[:, -1:] if last else x) if targets is None else self.loss(x, targets)
 
     def logits(self, x: Tensor) -> Tensor:
-        """What comes out of the blocks, (B, T, D), -> (B, T, V)."""
+        """The output of the blocks (B, T, D) -> logits (B, T, V)."""
         x = self.final_norm(x)
         return F.linear(x, self.embed.weight) if self.head is None else self.head(x)
 
     def loss(self, x: Tensor, targets: Tensor) -> Tensor:
-        """The mean loss of `logits(x)`: a piece of its own, for torch.compile to make one loop of its many passes."""
+        """The mean loss of `logits(x)`. A method of its own, for torch.compile to fuse its passes."""
         return mean_loss(self.logits(x), targets)
 
     def new_cache(self, batch: int) -> KVCache:
@@ -453,7 +451,7 @@ class WindowMLP(nn.Module):
         cache: "WindowCache | None" = None,
         last: bool = False,
     ) -> Tensor:
-        """ids (B, T) int64 -> logits (B, T, V); with targets the mean loss. Before the text's start stands ◆.
+        """ids (B, T) int64 -> logits (B, T, V); with targets the mean loss. Slots before the text are ◆.
 
         `cache` and `last` are as in GPT.forward; a text may be of any length.
         """
@@ -494,9 +492,9 @@ class WindowMLP(nn.Module):
 
 
 class WindowCache:
-    """What WindowMLP still needs of its texts: the last ids of each row, position p in slot p % slots.
+    """The last ids of each row, which is all that WindowMLP needs: position p is in slot p % slots. Used like KVCache.
 
-    Same use as KVCache. Twice as many slots as the window, so that a token may be written and forgotten again.
+    There are twice as many slots as the window has tokens, so that a token can be stored and forgotten again.
     """
 
     def __init__(self, ids: Tensor, length: Tensor) -> None:
@@ -509,7 +507,7 @@ class WindowCache:
         self.ids[target], self.length[target] = self.ids[source], self.length[source]
 
     def take(self, ids: Tensor, window: int, start_id: int) -> Tensor:
-        """Store the new ids (B, T); give them with the window - 1 ids before them, (B, window - 1 + T)."""
+        """Store the new ids (B, T); return them after the window - 1 ids before them, (B, window - 1 + T)."""
         slots, time = self.ids.shape[1], ids.shape[1]
         before = (self.length[:, None] + torch.arange(1 - window, 0)).to(ids.device)
         old = self.ids.gather(1, before % slots).masked_fill(before < 0, start_id)
@@ -520,12 +518,12 @@ class WindowCache:
 
 
 def mean_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """The mean cross-entropy of logits (B, T, V) at targets (B, T), in float32, nats a token."""
+    """The mean cross-entropy of logits (B, T, V) at targets (B, T), in float32, nats per token."""
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def build_model(config: GPTConfig | WindowMLPConfig | Mapping[str, Any]) -> GPT | WindowMLP:
-    """The model that a config describes; a mapping (as read from a run folder) is told apart by its `kind`."""
+    """The model of a config. For a mapping, as read from a run folder, `kind` says which model it is."""
     if isinstance(config, Mapping):
         config = WindowMLPConfig(**config) if config.get("kind") == "window-mlp" else GPTConfig(**config)
     return GPT(config) if isinstance(config, GPTConfig) else WindowMLP(config)
