@@ -170,7 +170,7 @@ def main(argv: Sequence[str]) -> int:
         page, built = Path(args.page or Path(scratch) / "page.html"), 0.0
         if not args.page:
             start = time.monotonic()
-            explorer.write_page(page, explorer.page([random_document()]))
+            page.write_text(explorer.page([random_document()]), "utf-8")
             built = time.monotonic() - start
         browser = open_browser(Path(scratch) / "profile")
         try:

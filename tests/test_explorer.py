@@ -24,7 +24,7 @@ from rostok.errors import UserError, run_main
 from rostok.text.tokenizer import train_tokenizer
 
 ROUGH = {**settings(), "norm_eps": 0.05}  # an eps that a step without it would miss
-STRINGS = json.loads((explorer.ASSETS / "strings.json").read_text("utf-8"))
+STRINGS = explorer.strings()
 
 
 def patterns(length: int, heads: int = 5, seed: int = 0) -> np.ndarray:
@@ -189,7 +189,7 @@ def test_page_sizes() -> None:
     config = settings(8, 6, 64, vocab_size=70)
     words = [f" w{i}" for i in range(63)]
     assert (
-        len(explorer.page([toy(words, config=config)]).encode()) < 300_000
+        len(explorer.page([toy(words, config=config)]).encode()) < 320_000
     )  # 64 tokens x 48 heads of pure noise
     assert len(explorer.page(explorer.demo_documents()).encode()) < 250_000
 
@@ -309,7 +309,7 @@ def test_command_says_what_is_wrong(
     cases = {
         "give a run folder or --demo": page,
         "one of the two": [run, "--demo", *page],
-        "must end in .html or .json": [run, "--out", str(tmp_path / "a.pdf")],
+        "must end in one of .html, .json": [run, "--out", str(tmp_path / "a.pdf")],
         "there is no run folder": [str(tmp_path / "none"), *page],
         "has no attention": [str(window), *page],
         "the text is empty": [run, "--text", "", *page],
@@ -328,7 +328,7 @@ def test_command_says_what_is_wrong(
         "Got --steps; give a run folder": ["--demo", "--steps", "99.9", *page],
         "the model sees 32": [run, "--text", "Tom had a ball. " * 20, *page],
         "--steps wants layer.head": [run, "--text", "Tom", "--steps", "3.1", *page],
-        "cannot write": ["--demo", "--out", str(tmp_path / "none" / "a.html")],
+        "cannot write": ["--demo", "--out", "/proc/a.html"],
     }
     for message, words in cases.items():
         assert attend_page(*words) == 2, message
@@ -507,16 +507,29 @@ def test_node_words(node: dict[str, Any]) -> None:
     assert node["xml"] == "&#60;a b=&#39;&#34;&#39;&#62;&#38;\ufffd"
 
 
-def test_names_are_unique_across_scripts() -> None:
-    """All scripts share one scope in the page, so no two may declare one name."""
-    names: list[str] = []
-    for name in explorer.SCRIPTS:
-        text = (explorer.ASSETS / f"{name}.js").read_text("utf-8")
-        names += re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", text, re.M)
-        assert all(line.count("`") % 2 == 0 for line in text.splitlines()), (
-            f"{name}.js: a template over two lines"
-        )
-    assert sorted({n for n in names if names.count(n) > 1}) == []
+def test_scripts_share_one_scope() -> None:
+    """In the page all scripts are one, so no two may declare one name; and a template must not break over lines."""
+    if not shutil.which("node"):
+        pytest.skip("node is not installed; the joined script is not read here")
+    script = explorer.script()
+    done = subprocess.run(
+        ["node", "--input-type=module", "--check"], input=script, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert all(line.count("`") % 2 == 0 for line in script.splitlines())
+
+
+def test_functions_are_short() -> None:
+    """No function of the page is longer than 60 lines; the formatter puts its end under its beginning."""
+    head = re.compile(
+        r"^( *)(?:(?!if|for|while|switch|catch|}).*=>|(?:(?:export |async )*function|#?\w+\().*\)) \{$"
+    )
+    for path in explorer.ASSETS.glob("*.js"):
+        lines = path.read_text("utf-8").splitlines()
+        for start, line in enumerate(lines):
+            if found := head.match(line):
+                end = next(n for n in range(start, len(lines)) if lines[n].startswith(found[1] + "}"))
+                assert end - start < 60, f"{path.name}:{start + 1}"
 
 
 def test_base64_is_plain() -> None:

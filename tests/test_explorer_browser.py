@@ -44,7 +44,7 @@ class Browser:
         self.paths = {}
         for name, docs in documents.items():
             self.paths[name] = folder / f"{name}.html"
-            explorer.write_page(self.paths[name], explorer.page(docs))
+            self.paths[name].write_text(explorer.page(docs), "utf-8")
 
     def open(self, name: str, state: str = "lang=en") -> None:
         self.driver.get("about:blank")
@@ -509,7 +509,7 @@ def test_russian_is_whole(browser: Browser, page: str) -> None:
     browser.click('#langs [data-lang="ru"]')
     browser.wait("return /[а-я]/.test(document.querySelector('.thumb-kind').textContent + '')")
     browser.wait("return /[а-я]/.test(document.querySelector('#scale-charts .small').textContent)")
-    strings = json.loads((explorer.ASSETS / "strings.json").read_text("utf-8"))
+    strings = explorer.strings()
     english = {text for key, text in strings["en"].items() if text != strings["ru"][key] and len(text) > 2}
     shown = words(browser)
     assert english.isdisjoint(w.strip() for w in shown)

@@ -2,42 +2,178 @@
 import { softmax } from "./core.js";
 import { $, el, has, keepFocus, num, percent, redraw, state, t } from "./ui.js";
 
-const QUESTIONS = [{ name: "negative", options: 3, right: 1 }, { name: "shuffle", options: 3, right: 1 }];
+const QUESTIONS = [
+  { name: "negative", options: 3, right: 1 },
+  { name: "shuffle", options: 3, right: 1 },
+];
 const answers = {};
 
-function question({ name, options, right }) {
-  const chosen = answers[name];
-  return el("article", { class: "card question", "data-quiz": name }, el("h3", { text: t(`quiz.${name}`) }), el("p", { text: t(`quiz.${name}.ask`) }),
-    el("div", { class: "options", role: "group", "aria-label": t(`quiz.${name}`) }, ...Array.from({ length: options }, (_, i) =>
-      el("button", { type: "button", class: `option${chosen === i ? (i === right ? " right" : " wrong") : ""}`, "data-key": `quiz-${name}-${i}`, "aria-pressed": String(chosen === i),
-        onclick: () => { answers[name] = i; drawCards(); } }, el("span", { class: "letter", "aria-hidden": "true", text: chosen === i ? (i === right ? "✓" : "✗") : "ABC"[i] }), el("span", { text: t(`quiz.${name}.${i}`) })))),
-    el("div", { class: "explain", role: "status" }, chosen === undefined ? null : el("p", {}, el("b", { text: t(chosen === right ? "quiz.right" : "quiz.wrong") }), " ", t(`quiz.${name}.why`)),
-      chosen === undefined ? null : name === "negative" ? sums() : orders()));
+function option({ name, right }, i) {
+  const chosen = answers[name] === i,
+    verdict = i === right ? "right" : "wrong";
+  const letter = chosen ? (i === right ? "✓" : "✗") : "ABC"[i];
+  const choose = () => {
+    answers[name] = i;
+    drawCards();
+  };
+  const look = {
+    type: "button",
+    class: `option${chosen ? ` ${verdict}` : ""}`,
+    "data-key": `quiz-${name}-${i}`,
+    "aria-pressed": String(chosen),
+    onclick: choose,
+  };
+  return el(
+    "button",
+    look,
+    el("span", { class: "letter", "aria-hidden": "true", text: letter }),
+    el("span", { text: t(`quiz.${name}.${i}`) }),
+  );
+}
+function question(quiz) {
+  const { name, options, right } = quiz,
+    chosen = answers[name],
+    answered = chosen !== undefined;
+  const verdict =
+    answered &&
+    el("p", {}, el("b", { text: t(chosen === right ? "quiz.right" : "quiz.wrong") }), " ", t(`quiz.${name}.why`));
+  return el(
+    "article",
+    { class: "card question", "data-quiz": name },
+    el("h3", { text: t(`quiz.${name}`) }),
+    el("p", { text: t(`quiz.${name}.ask`) }),
+    el(
+      "div",
+      { class: "options", role: "group", "aria-label": t(`quiz.${name}`) },
+      ...Array.from({ length: options }, (_, i) => option(quiz, i)),
+    ),
+    el(
+      "div",
+      { class: "explain", role: "status" },
+      ...(answered ? [verdict, name === "negative" ? sums() : orders()] : []),
+    ),
+  );
 }
 function sums() {
   const scores = [-3, -5, -6, -9];
-  return el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: t("plane.score") }), el("th", { scope: "col", text: t("plane.weight") }))),
-    el("tbody", {}, ...softmax(scores).map((w, i) => el("tr", {}, el("td", { class: "n", text: num(scores[i], 0) }), el("td", { class: "n", text: percent(w, 2) })))));
+  return el(
+    "table",
+    { class: "plain" },
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        el("th", { scope: "col", text: t("plane.score") }),
+        el("th", { scope: "col", text: t("plane.weight") }),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      ...softmax(scores).map((w, i) =>
+        el("tr", {}, el("td", { class: "n", text: num(scores[i], 0) }), el("td", { class: "n", text: percent(w, 2) })),
+      ),
+    ),
+  );
 }
-function orders() { // the largest change of the output over all 24 orders of four past tokens
-  const rows = [["one", "2.2·10⁻¹⁶"], ["rope", num(0.626, 3)], ["two", num(0.902, 3)], ["bi", "4.4·10⁻¹⁶"]];
-  return el("table", { class: "plain" }, el("thead", {}, el("tr", {}, el("th", { scope: "col", text: t("quiz.setup") }), el("th", { scope: "col", text: t("quiz.change") }))),
-    el("tbody", {}, ...rows.map(([k, x]) => el("tr", {}, el("th", { scope: "row", text: t(`quiz.setup.${k}`) }), el("td", { class: "n", text: state.lang === "ru" ? x.replace(".", ",") : x })))));
+function orders() {
+  // the largest change of the output over all 24 orders of four past tokens
+  const rows = [
+    ["one", "2.2·10⁻¹⁶"],
+    ["rope", num(0.626, 3)],
+    ["two", num(0.902, 3)],
+    ["bi", "4.4·10⁻¹⁶"],
+  ];
+  return el(
+    "table",
+    { class: "plain" },
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        el("th", { scope: "col", text: t("quiz.setup") }),
+        el("th", { scope: "col", text: t("quiz.change") }),
+      ),
+    ),
+    el(
+      "tbody",
+      {},
+      ...rows.map(([k, x]) =>
+        el(
+          "tr",
+          {},
+          el("th", { scope: "row", text: t(`quiz.setup.${k}`) }),
+          el("td", { class: "n", text: state.lang === "ru" ? x.replace(".", ",") : x }),
+        ),
+      ),
+    ),
+  );
 }
 
 const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
-const local = (digits) => { const s = String(digits).replace("-", "−"); return state.lang === "ru" ? s.replace(".", ",") : s; };
-const show = (x, factor) => flat(x).map((v) => num(v * factor, Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6))
-  .map((text) => (state.lang === "en" ? text.replace(",", "") : text)); // ungrouped, as printed
+const local = (digits) => {
+  const s = String(digits).replace("-", "−");
+  return state.lang === "ru" ? s.replace(".", ",") : s;
+};
+const show = (x, factor) =>
+  flat(x)
+    .map((v) =>
+      num(
+        v * factor,
+        Number.isInteger(v * factor) ? 0 : Math.abs(v * factor) >= 1000 ? 2 : Math.abs(v * factor) >= 10 ? 4 : 6,
+      ),
+    )
+    .map((text) => (state.lang === "en" ? text.replace(",", "") : text)); // ungrouped, as printed
 const each = (texts) => texts.map((text) => el("span", { class: "v", text }));
-const called = (name) => name.replace(/-(\d+)/g, "\u00a0$1").split("-").map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w))).join(" · ");
+const called = (name) =>
+  name
+    .replace(/-(\d+)/g, "\u00a0$1")
+    .split("-")
+    .map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w)))
+    .join(" · ");
 function example(x) {
   const printed = x.values.filter((v) => v.printed !== null);
-  const rows = (printed.length ? printed : x.values).map((v) => el("tr", { "data-status": v.status }, el("th", { scope: "row", text: called(v.name) }),
-    el("td", { class: "n", }, ...(v.printed === null ? ["–"] : each(flat(v.printed).map(local)))), el("td", { class: "n" }, ...each(show(v.exact, v.factor))), el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) }))));
-  return el("article", { class: "card example", "data-example": x.handle }, el("p", { class: "source", text: x.handle }), el("h3", { text: x.title[state.lang] }),
-    el("div", { class: "scroller table" }, el("table", { class: "plain" }, el("thead", {}, el("tr", {}, ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) => el("th", { scope: "col", text: t(k) })))), el("tbody", {}, ...rows))),
-    x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null);
+  const rows = (printed.length ? printed : x.values).map((v) =>
+    el(
+      "tr",
+      { "data-status": v.status },
+      el("th", { scope: "row", text: called(v.name) }),
+      el("td", { class: "n" }, ...(v.printed === null ? ["–"] : each(flat(v.printed).map(local)))),
+      el("td", { class: "n" }, ...each(show(v.exact, v.factor))),
+      el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) })),
+    ),
+  );
+  return el(
+    "article",
+    { class: "card example", "data-example": x.handle },
+    el("p", { class: "source", text: x.handle }),
+    el("h3", { text: x.title[state.lang] }),
+    el(
+      "div",
+      { class: "scroller table" },
+      el(
+        "table",
+        { class: "plain" },
+        el(
+          "thead",
+          {},
+          el(
+            "tr",
+            {},
+            ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) =>
+              el("th", { scope: "col", text: t(k) }),
+            ),
+          ),
+        ),
+        el("tbody", {}, ...rows),
+      ),
+    ),
+    x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null,
+  );
 }
 let list = null;
 export function drawCards() {

@@ -1,13 +1,18 @@
 // Reads the weights that rostok/attention/page/codec.py wrote. Pure: bytes in, numbers out.
 
-export async function unpack(text) { // base64 -> gzip -> bytes
-  const letters = atob(text), packed = new Uint8Array(letters.length);
+export async function unpack(text) {
+  // base64 -> gzip -> bytes
+  const letters = atob(text),
+    packed = new Uint8Array(letters.length);
   for (let i = 0; i < packed.length; i++) packed[i] = letters.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
-export function half(bits) { // the 16 bits of a float16 -> a number
-  const sign = bits & 0x8000 ? -1 : 1, e = (bits >> 10) & 31, f = bits & 1023;
+export function half(bits) {
+  // the 16 bits of a float16 -> a number
+  const sign = bits & 0x8000 ? -1 : 1,
+    e = (bits >> 10) & 31,
+    f = bits & 1023;
   if (e === 31) return f ? NaN : sign * Infinity;
   return sign * (e ? 2 ** (e - 15) * (1 + f / 1024) : 2 ** -14 * (f / 1024));
 }
@@ -21,42 +26,63 @@ export class Weights {
     this.power = block.weights.coding === "sqrt-u8" ? 2 : 1;
     const n = planes.length / 3;
     this.exact = new Float64Array(n);
-    for (let i = 0; i < n; i++) this.exact[i] = (planes[i] + 256 * planes[n + i] + 65536 * planes[2 * n + i]) / 16777215;
+    for (let i = 0; i < n; i++)
+      this.exact[i] = (planes[i] + 256 * planes[n + i] + 65536 * planes[2 * n + i]) / 16777215;
     this.tiles = this.#pictures();
   }
   static async read(block) {
-    return new Weights(block, ...await Promise.all([block.weights.base64, block.exact.base64].map(unpack)));
+    return new Weights(block, ...(await Promise.all([block.weights.base64, block.exact.base64].map(unpack))));
   }
-  offset(l, h) { return ((l * this.H + h) * this.T * (this.T + 1)) / 2; }
+  offset(l, h) {
+    return ((l * this.H + h) * this.T * (this.T + 1)) / 2;
+  }
   // The t + 1 weights of query t: the exact ones, and the others scaled so that the sum is 1.
   row(l, h, t) {
-    const out = new Float64Array(t + 1), line = (l * this.H + h) * this.T + t, at = this.offset(l, h) + (t * (t + 1)) / 2;
-    let next = this.first[line], known = 0, total = 0, others = 0;
+    const out = new Float64Array(t + 1),
+      line = (l * this.H + h) * this.T + t,
+      at = this.offset(l, h) + (t * (t + 1)) / 2;
+    let next = this.first[line],
+      known = 0,
+      total = 0,
+      others = 0;
     for (let j = 0; j <= t; j++) {
       const code = this.codes[at + j];
       if (code === EXACT) known += out[j] = this.exact[next++];
-      else { total += out[j] = code ** this.power; others++; }
+      else {
+        total += out[j] = code ** this.power;
+        others++;
+      }
     }
     const missing = Math.max(0, 1 - known);
-    for (let j = 0; j <= t; j++) if (this.codes[at + j] !== EXACT) out[j] = total > 0 ? (out[j] / total) * missing : missing / others;
+    for (let j = 0; j <= t; j++)
+      if (this.codes[at + j] !== EXACT) out[j] = total > 0 ? (out[j] / total) * missing : missing / others;
     return out;
   }
   // The exact ones of a row, largest first: [[key, weight], ...]. Lists and arcs show these and no others.
   top(l, h, t, k = 8) {
-    const row = this.row(l, h, t), at = this.offset(l, h) + (t * (t + 1)) / 2;
-    return Array.from(row, (w, j) => [j, w]).filter(([j]) => this.codes[at + j] === EXACT).sort((a, b) => b[1] - a[1] || b[0] - a[0]).slice(0, k);
+    const row = this.row(l, h, t),
+      at = this.offset(l, h) + (t * (t + 1)) / 2;
+    return Array.from(row, (w, j) => [j, w])
+      .filter(([j]) => this.codes[at + j] === EXACT)
+      .sort((a, b) => b[1] - a[1] || b[0] - a[0])
+      .slice(0, k);
   }
   // One byte a weight, rint(255 sqrt(a)), the exact ones filled in: what maps and thumbnails are painted from.
   #pictures() {
-    const { L, H, T, codes } = this, out = new Uint8Array(codes);
+    const { L, H, T, codes } = this,
+      out = new Uint8Array(codes);
     this.first = new Uint32Array(L * H * T); // where a row's exact values begin
-    let at = 0, next = 0;
+    let at = 0,
+      next = 0;
     for (let line = 0; line < L * H * T; line++) {
       const size = (line % T) + 1;
       let missing = 1;
       this.first[line] = next;
       for (let j = at; j < at + size; j++) {
-        if (codes[j] === EXACT) { missing -= this.exact[next]; out[j] = Math.round(255 * Math.sqrt(this.exact[next++])); }
+        if (codes[j] === EXACT) {
+          missing -= this.exact[next];
+          out[j] = Math.round(255 * Math.sqrt(this.exact[next++]));
+        }
       }
       for (let j = at; j < at + size; j++) {
         const c = codes[j] / this.scale;
@@ -71,9 +97,10 @@ export class Weights {
 // q, k, v of the heads that the page carries: [{layer, head, q, k, v, ...}], rows of d_head numbers.
 export async function readSteps(block, T, E) {
   if (!block) return [];
-  const bytes = await unpack(block.base64), view = new DataView(bytes.buffer);
+  const bytes = await unpack(block.base64),
+    view = new DataView(bytes.buffer);
   let at = 0;
-  const matrix = () => Array.from({ length: T }, () =>
-    Float64Array.from({ length: E }, () => half(view.getUint16(2 * at++, true))));
+  const matrix = () =>
+    Array.from({ length: T }, () => Float64Array.from({ length: E }, () => half(view.getUint16(2 * at++, true))));
   return block.heads.map((head) => ({ ...head, q: matrix(), k: matrix(), v: matrix() }));
 }

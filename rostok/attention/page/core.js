@@ -2,7 +2,11 @@
 
 export const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 export const sum = (xs) => xs.reduce((a, b) => a + b, 0);
-export const dot = (a, b) => { let s = 0; for (let i = 0; i < a.length; i++) s += a[i] * b[i]; return s; };
+export const dot = (a, b) => {
+  let s = 0;
+  for (let i = 0; i < a.length; i++) s += a[i] * b[i];
+  return s;
+};
 export const length = (a) => Math.sqrt(dot(a, a));
 
 // ---- softmax and its measures
@@ -20,9 +24,12 @@ export function rmsNorm(x, gain, eps = 1e-6) {
   return Array.from(x, (v, i) => (v / r) * (gain ? gain[i] : 1));
 }
 export function rope(x, position, theta = 10000) {
-  const half = x.length / 2, out = new Array(x.length);
+  const half = x.length / 2,
+    out = new Array(x.length);
   for (let i = 0; i < half; i++) {
-    const angle = position * theta ** (-i / half), c = Math.cos(angle), s = Math.sin(angle);
+    const angle = position * theta ** (-i / half),
+      c = Math.cos(angle),
+      s = Math.sin(angle);
     out[i] = x[i] * c - x[i + half] * s;
     out[i + half] = x[i + half] * c + x[i] * s;
   }
@@ -30,7 +37,9 @@ export function rope(x, position, theta = 10000) {
 }
 export function mix(weights, values) {
   const out = new Array(values[0].length).fill(0);
-  weights.forEach((w, j) => { for (let i = 0; i < out.length; i++) out[i] += w * values[j][i]; });
+  weights.forEach((w, j) => {
+    for (let i = 0; i < out.length; i++) out[i] += w * values[j][i];
+  });
   return out;
 }
 // The keys of all tokens, normed and turned: the same for every query.
@@ -40,18 +49,37 @@ export function headKeys({ k, kGain, theta, eps }) {
 }
 // All steps of one query: raw rows and headKeys in, every number of the step cards out.
 export function headSteps({ q, v, qGain, t, theta, eps, keys }) {
-  const qNorm = rmsNorm(q[t], qGain, eps), qRope = rope(qNorm, t, theta), d = q[t].length, [kNorm, kRope] = [keys.kNorm, keys.kRope].map((rows) => rows.slice(0, t + 1));
-  const dots = Array.from({ length: t + 1 }, (_, j) => dot(qRope, kRope[j])), scaled = dots.map((x) => x / Math.sqrt(d));
-  const top = Math.max(...scaled), exps = scaled.map((s) => Math.exp(s - top)), total = sum(exps);
+  const qNorm = rmsNorm(q[t], qGain, eps),
+    qRope = rope(qNorm, t, theta),
+    d = q[t].length,
+    [kNorm, kRope] = [keys.kNorm, keys.kRope].map((rows) => rows.slice(0, t + 1));
+  const dots = Array.from({ length: t + 1 }, (_, j) => dot(qRope, kRope[j])),
+    scaled = dots.map((x) => x / Math.sqrt(d));
+  const top = Math.max(...scaled),
+    exps = scaled.map((s) => Math.exp(s - top)),
+    total = sum(exps);
   const weights = exps.map((e) => e / total);
-  return { qRaw: q[t], qNorm, qRope, kNorm, kRope, dots, scaled, top, exps, total, weights,
-    mixed: mix(weights, v.slice(0, t + 1)) };
+  return {
+    qRaw: q[t],
+    qNorm,
+    qRope,
+    kNorm,
+    kRope,
+    dots,
+    scaled,
+    top,
+    exps,
+    total,
+    weights,
+    mixed: mix(weights, v.slice(0, t + 1)),
+  };
 }
 
 // ---- reading a row of weights
 // Every key is counted once, in the order: start, self, previous, other.
 export function readout(row, isStart) {
-  const out = { start: 0, previous: 0, self: 0, other: 0, future: 0, sum: 0 }, t = row.length - 1;
+  const out = { start: 0, previous: 0, self: 0, other: 0, future: 0, sum: 0 },
+    t = row.length - 1;
   row.forEach((w, j) => {
     out[isStart[j] ? "start" : j === t ? "self" : j === t - 1 ? "previous" : "other"] += w;
     out.sum += w;
@@ -61,7 +89,8 @@ export function readout(row, isStart) {
 
 // Shrink a lower triangle of codes to a size x size tile, keeping the largest: a one-pixel diagonal must survive.
 export function maxPool(codes, offset, T, size) {
-  const n = Math.min(T, size), out = new Uint8Array(n * n);
+  const n = Math.min(T, size),
+    out = new Uint8Array(n * n);
   for (let t = 0, at = offset; t < T; t++) {
     const base = Math.floor((t * n) / T) * n;
     for (let j = 0; j <= t; j++, at++) {
@@ -74,9 +103,20 @@ export function maxPool(codes, offset, T, size) {
 
 // ---- the plane: four keys and a query
 export const PLANE = {
-  names: ["girl", "ball", "red", "ran"], q: [1.4, 0.7],
-  keys: [[1.6, 0.9], [-1.2, 1.3], [-1.5, -0.6], [0.4, -1.6]],
-  values: [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.5, 0.5, 0.5]],
+  names: ["girl", "ball", "red", "ran"],
+  q: [1.4, 0.7],
+  keys: [
+    [1.6, 0.9],
+    [-1.2, 1.3],
+    [-1.5, -0.6],
+    [0.4, -1.6],
+  ],
+  values: [
+    [1, 0, 0],
+    [0, 1, 0],
+    [0, 0, 1],
+    [0.5, 0.5, 0.5],
+  ],
 };
 export function plane({ q, keys, values, sharp, norm }) {
   const unit = (x) => (norm ? rmsNorm(x) : x);
@@ -86,28 +126,40 @@ export function plane({ q, keys, values, sharp, norm }) {
 }
 // Keys in the half-plane behind the query, so that the scores are -3, -5, -6, -9 exactly.
 export function nobodyFits(q = [2.6, 1.3], scores = [-3, -5, -6, -9], aside = [0.85, -0.75, 0.45, -0.3]) {
-  const n2 = dot(q, q), side = [-q[1] / Math.sqrt(n2), q[0] / Math.sqrt(n2)];
-  return { q, keys: scores.map((s, i) => [(s / n2) * q[0] + aside[i] * side[0], (s / n2) * q[1] + aside[i] * side[1]]) };
+  const n2 = dot(q, q),
+    side = [-q[1] / Math.sqrt(n2), q[0] / Math.sqrt(n2)];
+  return {
+    q,
+    keys: scores.map((s, i) => [(s / n2) * q[0] + aside[i] * side[0], (s / n2) * q[1] + aside[i] * side[1]]),
+  };
 }
 
 // ---- the mask and the bill
-export function maskCheck(open) { // open[t][j]: true where query t may look at key j
+export function maskCheck(open) {
+  // open[t][j]: true where query t may look at key j
   const wrong = { future: [], self: [], past: [] };
-  open.forEach((row, t) => row.forEach((yes, j) => {
-    if (j > t && yes) wrong.future.push([t, j]);
-    if (j === t && !yes) wrong.self.push([t, j]);
-    if (j < t && !yes) wrong.past.push([t, j]);
-  }));
+  open.forEach((row, t) =>
+    row.forEach((yes, j) => {
+      if (j > t && yes) wrong.future.push([t, j]);
+      if (j === t && !yes) wrong.self.push([t, j]);
+      if (j < t && !yes) wrong.past.push([t, j]);
+    }),
+  );
   return { ...wrong, right: !wrong.future.length && !wrong.self.length && !wrong.past.length };
 }
 export const maskRow = (scores, open) => softmax(scores.map((s, j) => (open[j] ? s : -Infinity)));
-export const cost = (T, heads = 48) =>
-  ({ all: T * T, kept: (T * (T + 1)) / 2, masked: (T * (T - 1)) / 2, total: T * T * heads });
+export const cost = (T, heads = 48) => ({
+  all: T * T,
+  kept: (T * (T + 1)) / 2,
+  masked: (T * (T - 1)) / 2,
+  total: T * T * heads,
+});
 export const windowWeights = (W) => W * 48 * 384; // first layer of the window network
 export const ATTENTION_WEIGHTS = 4 * 384 * 384; // one attention layer, whatever the length
 
 // ---- the spread of a dot product
-export function random(seed) { // mulberry32: small, seeded, the same in every browser
+export function random(seed) {
+  // mulberry32: small, seeded, the same in every browser
   return () => {
     seed = (seed + 0x6d2b79f5) | 0;
     let x = Math.imul(seed ^ (seed >>> 15), 1 | seed);
@@ -117,10 +169,12 @@ export function random(seed) { // mulberry32: small, seeded, the same in every b
 }
 // Dot products of `pairs` random vectors (mean 0, variance 1) for every size in `sizes`, by running sums.
 export function dotSamples(sizes, pairs, seed = 1) {
-  const next = random(seed), unit = () => (next() - 0.5) * Math.sqrt(12);
+  const next = random(seed),
+    unit = () => (next() - 0.5) * Math.sqrt(12);
   const out = sizes.map(() => new Float64Array(pairs));
   for (let p = 0; p < pairs; p++) {
-    let s = 0, at = 0;
+    let s = 0,
+      at = 0;
     for (let i = 1; i <= sizes[sizes.length - 1]; i++) {
       s += unit() * unit();
       if (i === sizes[at]) out[at++][p] = s;
@@ -140,7 +194,8 @@ export function histogram(xs, low, high, bins) {
 
 // ---- text that is safe and plain to see
 const NAMED = { "\n": "⏎", "\r": "␍", "\t": "⇥", " ": "␣" };
-export function visible(piece) { // "\n" -> "⏎"; controls, marks of direction and lone spaces get a sign
+export function visible(piece) {
+  // "\n" -> "⏎"; controls, marks of direction and lone spaces get a sign
   const text = piece.length > 1 && piece[0] === " " && piece[1] !== " " ? piece.slice(1) : piece;
   const shown = Array.from(text, (c, i) => {
     const code = c.codePointAt(0);
@@ -148,22 +203,31 @@ export function visible(piece) { // "\n" -> "⏎"; controls, marks of direction 
     if (NAMED[c]) return NAMED[c];
     if (code < 32) return String.fromCodePoint(0x2400 + code);
     if (code === 127) return "␡";
-    if ((code >= 0x80 && code < 0xa0) || (code >= 0x200b && code <= 0x200f) || (code >= 0x2028 && code <= 0x202e)
-      || (code >= 0x2066 && code <= 0x2069) || code === 0xfeff) return `⟨${code.toString(16).toUpperCase()}⟩`;
+    if (
+      (code >= 0x80 && code < 0xa0) ||
+      (code >= 0x200b && code <= 0x200f) ||
+      (code >= 0x2028 && code <= 0x202e) ||
+      (code >= 0x2066 && code <= 0x2069) ||
+      code === 0xfeff
+    )
+      return `⟨${code.toString(16).toUpperCase()}⟩`;
     return c;
   }).join("");
   return shown || "∅";
 }
 export const spaced = (piece) => piece.length > 1 && piece[0] === " " && piece[1] !== " ";
-export const escapeXml = (s) => String(s).replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
-  .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+export const escapeXml = (s) =>
+  String(s)
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f\ufffe\uffff]/g, "\ufffd")
+    .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
 // ---- numbers in two languages
 export function number(x, digits, lang) {
   if (!Number.isFinite(x)) return Number.isNaN(x) ? "NaN" : x < 0 ? "−∞" : "∞";
-  const fixed = Math.abs(x).toFixed(digits), [whole, part] = fixed.split(".");
-  const grouped = whole.length > (lang === "ru" ? 4 : 3)
-    ? whole.replace(/\B(?=(\d{3})+$)/g, lang === "ru" ? "\u00a0" : ",") : whole;
+  const fixed = Math.abs(x).toFixed(digits),
+    [whole, part] = fixed.split(".");
+  const grouped =
+    whole.length > (lang === "ru" ? 4 : 3) ? whole.replace(/\B(?=(\d{3})+$)/g, lang === "ru" ? "\u00a0" : ",") : whole;
   const minus = x < 0 && Number(fixed) !== 0 ? "−" : "";
   return minus + grouped + (part ? (lang === "ru" ? "," : ".") + part : "");
 }
@@ -174,18 +238,26 @@ export function parseHash(hash) {
   for (const part of hash.replace(/^#/, "").split("&")) {
     const at = part.indexOf("=");
     if (at < 1) continue;
-    try { out[decodeURIComponent(part.slice(0, at))] = decodeURIComponent(part.slice(at + 1)); } catch { /* not ours */ }
+    try {
+      out[decodeURIComponent(part.slice(0, at))] = decodeURIComponent(part.slice(at + 1));
+    } catch {
+      /* not ours */
+    }
   }
   return out;
 }
-export const formatHash = (state) => "#" + Object.entries(state)
-  .filter(([, v]) => v !== undefined && v !== null && v !== "")
-  .map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v)}`).join("&");
+export const formatHash = (state) =>
+  "#" +
+  Object.entries(state)
+    .filter(([, v]) => v !== undefined && v !== null && v !== "")
+    .map(([k, v]) => `${encodeURIComponent(k)}=${encodeURIComponent(v)}`)
+    .join("&");
 export const whole = (text, low, high, otherwise) =>
-  (/^\d+$/.test(text ?? "") ? clamp(Number(text), low, high) : otherwise);
+  /^\d+$/.test(text ?? "") ? clamp(Number(text), low, high) : otherwise;
 
 // ---- arcs: from the chosen token to a key, over one line or over several
-export function arc(from, to) { // {x, y} are the middles of the tops of two tokens
+export function arc(from, to) {
+  // {x, y} are the middles of the tops of two tokens
   if (Math.abs(from.y - to.y) < 4) {
     const lift = clamp(Math.abs(from.x - to.x) * 0.32, 10, 30);
     if (Math.abs(from.x - to.x) < 1) return `M${from.x - 7} ${from.y}c-4 -20 18 -20 14 0`;

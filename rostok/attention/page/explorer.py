@@ -9,7 +9,7 @@
     demo_documents() -> [dict, ...]                        # heads drawn by rule, for a page without a model
     page([dict, ...]) -> str                               # the documents inside the page
 
-The page is page/page.html, page/page.css, page/strings.json and page/*.js, put together here and nothing else: no
+The page is page/page.html, page/page.css, page/strings/*.json and page/*.js, put together here and nothing else: no
 framework, no build step. The scripts are ES modules that Node runs in the tests; in the page they are one script, in
 the order of SCRIPTS, which page/loader.js unpacks. The page's own Content-Security-Policy allows these two scripts
 and the style sheet by their hashes, and no connection at all.
@@ -22,7 +22,6 @@ import base64
 import hashlib
 import html
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -38,22 +37,12 @@ from rostok.attention.heads.maps import read_text
 from rostok.attention.page import codec
 from rostok.attention.reference import forward, rms_norm, rope, softmax
 from rostok.errors import UserError
+from rostok.files import check_out, write_out
 
 FORMAT, VERSION = "rostok-attention", 1
-SCRIPTS = [
-    "core",
-    "codec",
-    "ui",
-    "viewer",
-    "heads",
-    "steps",
-    "plane",
-    "mask",
-    "window",
-    "scale",
-    "cards",
-    "app",
-]
+SCRIPTS = ["core", "codec", "ui", "documents", "figure", "viewer", "heads", "steps", "plane", "mask", "window", "scale",
+           "cards", "keys", "app"]  # fmt: skip
+LANGUAGES = ["en", "ru"]  # strings/LANGUAGE.json
 CARDS = ["S3-12", "S2-02", "S2-03", "S0-11", "S0-14", "S3-26"]  # of rostok.attention.by_hand.examples
 ASSETS = Path(__file__).parent
 
@@ -409,20 +398,18 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
     """Documents -> the whole HTML text. The first document is the one that is shown first."""
     if not documents:
         raise UserError("a page needs at least one text; give --text, --file or --demo")
-    script = "".join(_inline(ASSETS / f"{name}.js") for name in SCRIPTS)
     loader = _squeeze((ASSETS / "loader.js").read_text("utf-8"))
     style = _tighten((ASSETS / "page.css").read_text("utf-8"))
-    strings = json.loads((ASSETS / "strings.json").read_text("utf-8"))
     data = [f'<script type="application/json" class="document">{_json(doc)}</script>' for doc in documents]
     packed = [  # the script last: it reads the others
-        _packed("application/json", "strings", _json(strings)),
+        _packed("application/json", "strings", _json(strings())),
         _packed("application/json", "examples", _json(_examples())),
-        _packed("module", "app", script),
+        _packed("module", "app", code := script()),
     ]
     parts = {
         "title": html.escape(title),
         "policy": "; ".join([
-            "default-src 'none'", f"script-src {_hash(loader)} {_hash(script)}", f"style-src {_hash(style)}",
+            "default-src 'none'", f"script-src {_hash(loader)} {_hash(code)}", f"style-src {_hash(style)}",
             "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]),
         "style": style,
         "documents": "\n".join(data),
@@ -442,18 +429,14 @@ def _examples() -> list[dict[str, Any]]:
     return [rows[handle] for handle in CARDS]
 
 
-def write_page(path: str | Path, text: str) -> int:
-    """Write beside the target, then rename: no half page. Gives the size in bytes."""
-    path = Path(path)
-    raw = text.encode("utf-8")
-    part = path.with_name(path.name + ".part")
-    try:
-        part.write_bytes(raw)
-        os.replace(part, path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise UserError(f"cannot write {path}: {error.strerror}; give another --out") from error
-    return len(raw)
+def script() -> str:
+    """All scripts of the page as one."""
+    return "".join(_inline(ASSETS / f"{name}.js") for name in SCRIPTS)
+
+
+def strings() -> dict[str, dict[str, str]]:
+    """The words of the page: language -> key -> text."""
+    return {name: json.loads((ASSETS / "strings" / f"{name}.json").read_text("utf-8")) for name in LANGUAGES}
 
 
 def _json(value: Any) -> str:
@@ -464,7 +447,7 @@ def _json(value: Any) -> str:
 
 def _inline(path: Path) -> str:
     """A module without its imports and exports: all of them share one script."""
-    text = re.sub(r"^import .*\n", "", path.read_text("utf-8"), flags=re.M)
+    text = re.sub(r"^import [^;]*;\n", "", path.read_text("utf-8"), flags=re.M)
     return _squeeze(re.sub(r"^export ", "", text, flags=re.M))
 
 
@@ -515,11 +498,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """`attend.py page`: gather documents, write the page, print one line."""
-    out = Path(args.out)
-    if out.suffix not in (".html", ".json"):
-        raise UserError(f"--out must end in .html or .json. Got {args.out}")
-    if out.exists() and not args.force:
-        raise UserError(f"{out} exists; give --force to overwrite it, or another --out")
+    out = check_out(args.out, (".html", ".json"), args.force) or Path("page.html")
     if args.demo == bool(args.run):
         raise UserError("give a run folder or --demo, one of the two")
     asked = [name for name in ("text", "file", "compare", "query", "key") if getattr(args, name) is not None]
@@ -531,12 +510,13 @@ def run(args: argparse.Namespace) -> int:
     if args.query is not None and args.text is None and args.file is None:
         raise UserError("--query and --key are words of your text; give --text or --file too")
     documents = demo_documents() if args.demo else run_documents(args)
-    if out.suffix == ".json":
-        size = write_page(out, json.dumps(documents, ensure_ascii=False, allow_nan=False))
+    if out.suffix.lower() == ".json":
+        content = json.dumps(documents, ensure_ascii=False, allow_nan=False).encode()
     else:
-        size = write_page(out, page(documents))
+        content = page(documents).encode()
+    write_out(out, content)
     texts, runs = ({doc[part]["name"] for doc in documents} for part in ("text", "model"))
-    print(f"{out}: texts {len(texts)}, runs {len(runs)}, {size / 1e6:.2f} MB")
+    print(f"{out}: texts {len(texts)}, runs {len(runs)}, {len(content) / 1e6:.2f} MB")
     return 0
 
 

@@ -1,108 +1,251 @@
 // The playground: four keys and a query in the plane, values as colours.
 import { PLANE, clamp, nobodyFits, plane } from "./core.js";
 import { barCell } from "./viewer.js";
-import { $, button, el, keepFocus, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
+import {
+  $,
+  button,
+  el,
+  keepFocus,
+  num,
+  percent,
+  redraw,
+  saveButtons,
+  set,
+  slider,
+  standAlone,
+  state,
+  sv,
+  t,
+} from "./ui.js";
 
-const R = 3.2, SIZE = 460, UNIT = SIZE / (2 * R);
+const R = 3.2,
+  SIZE = 460,
+  UNIT = SIZE / (2 * R);
 const px = ([x, y]) => [SIZE / 2 + x * UNIT, SIZE / 2 - y * UNIT];
 const start = () => ({ q: [...PLANE.q], keys: PLANE.keys.map((k) => [...k]), experiment: "start" });
 let scene = start();
-const planeNow = () => ({ ...scene, ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }) });
+const planeNow = () => ({
+  ...scene,
+  ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }),
+});
 const cssColour = (c) => `rgb(${c.map((x) => Math.round(255 * x)).join(" ")})`;
 
 function experiment(name) {
-  if (name === "start") { scene = start(); set({ sharp: 1 }); return; }
+  if (name === "start") {
+    scene = start();
+    set({ sharp: 1 });
+    return;
+  }
   if (name === "zero") scene = { ...start(), q: [0, 0] };
   if (name === "long") scene = { ...start(), q: PLANE.q.map((x) => 2 * x) };
   if (name === "nobody") scene = { ...nobodyFits() };
   scene.experiment = name;
   set({ sharp: 1 });
 }
-function move(i, to) { // i = -1 moves the query
+function move(i, to) {
+  // i = -1 moves the query
   const at = to.map((x) => clamp(Math.round(x * 100) / 100, -R + 0.1, R - 0.1));
-  if (i < 0) scene.q = at; else scene.keys[i] = at;
+  if (i < 0) scene.q = at;
+  else scene.keys[i] = at;
   scene.experiment = "own";
   drawPlane();
 }
 function handle(i, [x, y], name, node) {
-  const [cx, cy] = px([x, y]);
-  const dot = sv("g", { class: `handle ${i < 0 ? "query" : "key"}`, tabindex: "0", role: "button", "data-key": `h${i}`, "aria-label": t("plane.handle", { name, x: num(x, 2), y: num(y, 2) }) },
-    sv("circle", { cx, cy, r: 22, fill: "transparent" }), node(cx, cy));
+  const [cx, cy] = px([x, y]),
+    label = t("plane.handle", { name, x: num(x, 2), y: num(y, 2) });
+  const look = {
+    class: `handle ${i < 0 ? "query" : "key"}`,
+    tabindex: "0",
+    role: "button",
+    "data-key": `h${i}`,
+    "aria-label": label,
+  };
+  const dot = sv("g", look, sv("circle", { cx, cy, r: 22, fill: "transparent" }), node(cx, cy));
   dot.addEventListener("keydown", (e) => {
-    const step = e.shiftKey ? 1 : 0.1, by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[e.key];
+    const step = e.shiftKey ? 1 : 0.1,
+      by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[e.key];
     if (!by) return;
     e.preventDefault();
     e.stopPropagation();
     const from = i < 0 ? scene.q : scene.keys[i];
     move(i, [from[0] + by[0], from[1] + by[1]]);
   });
-  dot.addEventListener("pointerdown", (e) => { // the picture is drawn anew while dragging, so the window listens
+  dot.addEventListener("pointerdown", (e) => {
     e.preventDefault();
     dot.focus({ preventScroll: true });
-    const drag = (m) => {
-      const box = $("#plane-svg").getBoundingClientRect();
-      move(i, [((m.clientX - box.left) / box.width - 0.5) * 2 * R, (0.5 - (m.clientY - box.top) / box.height) * 2 * R]);
-    };
-    const stop = () => { removeEventListener("pointermove", drag); removeEventListener("pointerup", stop); removeEventListener("pointercancel", stop); };
-    addEventListener("pointermove", drag);
-    addEventListener("pointerup", stop);
-    addEventListener("pointercancel", stop);
+    follow(i);
   });
   return dot;
 }
+function follow(i) {
+  // the picture is drawn again while dragging, so the window listens
+  const drag = (m) => {
+    const box = $("#plane-svg").getBoundingClientRect();
+    move(i, [((m.clientX - box.left) / box.width - 0.5) * 2 * R, (0.5 - (m.clientY - box.top) / box.height) * 2 * R]);
+  };
+  const ends = ["pointerup", "pointercancel"];
+  const stop = () => {
+    removeEventListener("pointermove", drag);
+    for (const end of ends) removeEventListener(end, stop);
+  };
+  addEventListener("pointermove", drag);
+  for (const end of ends) addEventListener(end, stop);
+}
+
+// ---- the picture
+const ORIGIN = px([0, 0]);
+const arrow = (to, kind) => {
+  const [x, y] = px(to);
+  return sv("line", { class: `arrow ${kind}`, x1: ORIGIN[0], y1: ORIGIN[1], x2: x, y2: y });
+};
+const unit = (v) => {
+  const n = Math.hypot(...v) / Math.SQRT2;
+  return n > 1e-9 ? v.map((x) => x / n) : v;
+};
+function gridLine(i) {
+  const [x, y] = px([i, i]);
+  return sv("path", { class: i ? "grid" : "axis", d: `M${x} 0V${SIZE}M0 ${y}H${SIZE}` });
+}
+function evenedOut(now) {
+  // what QK-norm makes of the arrows
+  if (state.norm !== 1) return [];
+  const ring = sv("circle", { class: "ring", cx: ORIGIN[0], cy: ORIGIN[1], r: Math.SQRT2 * UNIT });
+  return [ring, ...now.keys.map((k) => arrow(unit(k), "ghost")), arrow(unit(now.q), "ghost query")];
+}
+function tag(at, text) {
+  const [x, y] = px(at),
+    out = Math.hypot(...at) || 1,
+    near = x < 70 || x > SIZE - 70; // at an edge: above or below
+  const dx = near ? 0 : (at[0] / out) * 24,
+    dy = near ? (y > 60 ? -26 : 26) : (-at[1] / out) * 24;
+  const anchor = dx > 8 ? "start" : dx < -8 ? "end" : "middle";
+  return sv("text", { class: "tag key", x: clamp(x + dx, 26, SIZE - 26), y: y + dy + 5, "text-anchor": anchor, text });
+}
+function queryTag(q) {
+  // half-way along the arrow, next to it
+  const n = Math.hypot(...q) || 1,
+    [x, y] = px([q[0] * 0.5 + (q[1] / n) * 0.28, q[1] * 0.5 - (q[0] / n) * 0.28]),
+    zero = !q.some(Boolean);
+  const at = { x: n > 0.2 && !zero ? x : ORIGIN[0] + 16, y: zero ? ORIGIN[1] - 12 : y + 5 };
+  return sv("text", { class: "tag query", ...at, "text-anchor": "middle", text: "q" });
+}
+const keyDot = (now, i) => (cx, cy) =>
+  sv("circle", { class: "dot", cx, cy, r: 7 + 10 * Math.sqrt(now.weights[i]), fill: cssColour(PLANE.values[i]) });
+const queryDot = (cx, cy) =>
+  sv("rect", { class: "dot", x: cx - 8, y: cy - 8, width: 16, height: 16, rx: 3, transform: `rotate(45 ${cx} ${cy})` });
+const wordOf = (i) => t(`word.${PLANE.names[i]}`);
 function picture(now) {
-  const grid = [], [ox, oy] = px([0, 0]);
-  for (let i = -3; i <= 3; i++) {
-    const [x, y] = px([i, i]);
-    grid.push(sv("path", { class: i ? "grid" : "axis", d: `M${x} 0V${SIZE}M0 ${y}H${SIZE}` }));
-  }
-  const arrow = (to, kind) => { const [x, y] = px(to); return sv("line", { class: `arrow ${kind}`, x1: ox, y1: oy, x2: x, y2: y }); };
-  const unit = (v) => { const n = Math.hypot(...v) / Math.SQRT2; return n > 1e-9 ? v.map((x) => x / n) : v; };
-  const ghosts = state.norm === 1 ? [sv("circle", { class: "ring", cx: ox, cy: oy, r: Math.SQRT2 * UNIT }), ...now.keys.map((k) => arrow(unit(k), "ghost")), arrow(unit(now.q), "ghost query")] : [];
-  const label = (at, text, kind) => {
-    const [x, y] = px(at), out = Math.hypot(...at) || 1, near = x < 70 || x > SIZE - 70; // at an edge the name stands above or below
-    const dx = near ? 0 : (at[0] / out) * 24, dy = near ? (y > 60 ? -26 : 26) : (-at[1] / out) * 24;
-    return sv("text", { class: `tag ${kind}`, x: clamp(x + dx, 26, SIZE - 26), y: y + dy + 5, "text-anchor": dx > 8 ? "start" : dx < -8 ? "end" : "middle", text });
+  const look = {
+    viewBox: `0 0 ${SIZE} ${SIZE}`,
+    id: "plane-svg",
+    class: "plane-svg",
+    role: "group",
+    "aria-label": t("plane.picture"),
   };
-  const beside = (q) => { // half-way along the arrow, next to it
-    const n = Math.hypot(...q) || 1, [x, y] = px([q[0] * 0.5 + (q[1] / n) * 0.28, q[1] * 0.5 - (q[0] / n) * 0.28]);
-    return sv("text", { class: "tag query", x: n > 0.2 && q.some(Boolean) ? x : ox + 16, y: q.some(Boolean) ? y + 5 : oy - 12, "text-anchor": "middle", text: "q" });
-  };
-  return sv("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, id: "plane-svg", class: "plane-svg", role: "group", "aria-label": t("plane.picture") },
-    ...grid, ...ghosts, ...now.keys.map((k) => arrow(k, "key")), arrow(now.q, "query"),
-    ...now.keys.map((k, i) => handle(i, k, t(`word.${PLANE.names[i]}`), (cx, cy) => sv("circle", { class: "dot", cx, cy, r: 7 + 10 * Math.sqrt(now.weights[i]), fill: cssColour(PLANE.values[i]) }))),
-    handle(-1, now.q, t("plane.query"), (cx, cy) => sv("rect", { class: "dot", x: cx - 8, y: cy - 8, width: 16, height: 16, rx: 3, transform: `rotate(45 ${cx} ${cy})` })),
-    ...now.keys.map((k, i) => label(k, t(`word.${PLANE.names[i]}`), "key")), beside(now.q));
+  return sv(
+    "svg",
+    look,
+    ...[-3, -2, -1, 0, 1, 2, 3].map(gridLine),
+    ...evenedOut(now),
+    ...now.keys.map((k) => arrow(k, "key")),
+    arrow(now.q, "query"),
+    ...now.keys.map((k, i) => handle(i, k, wordOf(i), keyDot(now, i))),
+    handle(-1, now.q, t("plane.query"), queryDot),
+    ...now.keys.map((k, i) => tag(k, wordOf(i))),
+    queryTag(now.q),
+  );
+}
+
+// ---- the controls and the numbers
+function experimentButton(k) {
+  return button(t(`plane.${k}`), () => experiment(k), {
+    "data-key": `x-${k}`,
+    "aria-pressed": String(scene.experiment === k),
+  });
+}
+function sharpness() {
+  const bar = slider({
+    id: "sharp",
+    label: t("plane.sharp"),
+    min: 0,
+    max: 5,
+    step: 0.05,
+    value: state.sharp,
+    show: (x) => `× ${num(x, 2)}`,
+    move: (x) => set({ sharp: x }),
+  });
+  bar.querySelector("input").dataset.lang = state.lang;
+  return bar;
+}
+function normSwitch() {
+  const change = (e) => set({ norm: e.target.checked ? 1 : undefined });
+  const box = el("input", { type: "checkbox", id: "norm", checked: state.norm === 1, onchange: change });
+  return el("label", { class: "switch" }, box, el("span", { text: t("plane.norm") }));
 }
 export function drawPlane() {
-  const now = planeNow(), body = $("#plane-body");
+  const now = planeNow(),
+    body = $("#plane-body");
   const note = state.norm === 1 && scene.experiment === "long" ? "plane.note.norm" : `plane.note.${scene.experiment}`;
-  const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map((k) =>
-    button(t(`plane.${k}`), () => experiment(k), { "data-key": `x-${k}`, "aria-pressed": String(scene.experiment === k) })));
+  const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map(experimentButton));
   const sharp = body.querySelector("#sharp");
-  if (sharp && sharp === document.activeElement && sharp.dataset.lang === state.lang) { // a slider in the hand stays in the hand
+  if (sharp && sharp === document.activeElement && sharp.dataset.lang === state.lang) {
+    // a slider in the hand stays in the hand
     $("#plane-svg").replaceWith(picture(now));
     $("#plane-out").replaceWith(results(now, note));
     $("#plane-tools").replaceChildren(...tools.childNodes);
     return;
   }
   tools.id = "plane-tools";
-  const bar = slider({ id: "sharp", label: t("plane.sharp"), min: 0, max: 5, step: 0.05, value: state.sharp, show: (x) => `× ${num(x, 2)}`, move: (x) => { set({ sharp: x }); } });
-  bar.querySelector("input").dataset.lang = state.lang;
-  const norm = el("label", { class: "switch" }, el("input", { type: "checkbox", id: "norm", checked: state.norm === 1, onchange: (e) => set({ norm: e.target.checked ? 1 : undefined }) }), el("span", { text: t("plane.norm") }));
-  keepFocus(body, () => redraw(body, tools, el("div", { class: "split" },
-    el("div", { class: "plane-left" }, picture(now), el("div", { class: "field end" }, saveButtons(() => "plane", () => standAloneOf("#plane-svg")))),
-    el("div", { class: "plane-right" }, bar, norm, results(now, note)))));
+  const save = el(
+    "div",
+    { class: "field end" },
+    saveButtons(
+      () => "plane",
+      () => standAlone($("#plane-svg")),
+    ),
+  );
+  const right = el("div", { class: "plane-right" }, sharpness(), normSwitch(), results(now, note));
+  keepFocus(body, () =>
+    redraw(body, tools, el("div", { class: "split" }, el("div", { class: "plane-left" }, picture(now), save), right)),
+  );
 }
-const standAloneOf = (id) => standAlone($(id));
+function keyRow(now, w, i) {
+  const swatch = el("i", { class: "swatch", style: { background: cssColour(PLANE.values[i]) } });
+  return el(
+    "tr",
+    { "data-row": i },
+    el("th", { scope: "row" }, swatch, wordOf(i)),
+    el("td", { class: "n", text: `${now.scores[i] > 0 ? "+" : ""}${num(now.scores[i], 2)}` }),
+    barCell(w),
+    el("td", { class: "n", text: percent(w) }),
+  );
+}
+function mixture(now) {
+  const names = t("plane.rgb").split(" "),
+    style = { background: cssColour(now.colour) };
+  const parts = now.colour.map((c, i) => `${names[i]} ${num(c, 3)}`).join("\u2003");
+  return el(
+    "div",
+    { class: "mixed" },
+    el("span", { class: "mixed-colour", role: "img", "aria-label": t("plane.mixed"), style }),
+    el("div", {}, el("b", { text: t("plane.mixed") }), el("p", { class: "nums", text: parts })),
+  );
+}
 function results(now, note) {
-  return el("div", { id: "plane-out" },
-    el("table", { class: "bars wide" }, el("thead", {}, el("tr", {}, ...["plane.word", "plane.score", "plane.bar", "plane.weight"].map((k) => el("th", { scope: "col", text: t(k), class: k === "plane.bar" ? "hide" : "" })))),
-      el("tbody", {}, ...now.weights.map((w, i) => el("tr", { "data-row": i },
-        el("th", { scope: "row" }, el("i", { class: "swatch", style: { background: cssColour(PLANE.values[i]) } }), t(`word.${PLANE.names[i]}`)),
-        el("td", { class: "n", text: `${now.scores[i] > 0 ? "+" : ""}${num(now.scores[i], 2)}` }), barCell(w), el("td", { class: "n", text: percent(w) }))),
-      el("tr", { class: "total" }, el("th", { scope: "row", text: t("read.sum") }), el("td"), el("td"), el("td", { class: "n", id: "plane-sum", text: percent(now.weights.reduce((a, b) => a + b, 0)) })))),
-    el("div", { class: "mixed" }, el("span", { class: "mixed-colour", role: "img", "aria-label": t("plane.mixed"), style: { background: cssColour(now.colour) } }),
-      el("div", {}, el("b", { text: t("plane.mixed") }), el("p", { class: "nums", text: now.colour.map((c, i) => `${t("plane.rgb").split(" ")[i]} ${num(c, 3)}`).join("\u2003") }))),
-    el("p", { class: "callout", role: "status", id: "plane-note", text: t(note) }));
+  const columns = ["plane.word", "plane.score", "plane.bar", "plane.weight"];
+  const head = el(
+    "tr",
+    {},
+    ...columns.map((k) => el("th", { scope: "col", text: t(k), class: k === "plane.bar" ? "hide" : "" })),
+  );
+  const sum = el("td", { class: "n", id: "plane-sum", text: percent(now.weights.reduce((a, b) => a + b, 0)) });
+  const total = el("tr", { class: "total" }, el("th", { scope: "row", text: t("read.sum") }), el("td"), el("td"), sum);
+  const rows = now.weights.map((w, i) => keyRow(now, w, i));
+  return el(
+    "div",
+    { id: "plane-out" },
+    el("table", { class: "bars wide" }, el("thead", {}, head), el("tbody", {}, ...rows, total)),
+    mixture(now),
+    el("p", { class: "callout", role: "status", id: "plane-note", text: t(note) }),
+  );
 }

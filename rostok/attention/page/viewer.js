@@ -1,31 +1,33 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
-import { arc, clamp, escapeXml, readout, spaced, visible } from "./core.js";
-import { Weights, readSteps } from "./codec.js";
-import { $, button, css, el, has, keepFocus, num, percent, picker, press, rampCss, rampInk, rampPixel, redraw, saveButtons, segment, set, shade, state, sv, t } from "./ui.js";
+import { arc, clamp, readout, visible } from "./core.js";
+import {
+  $,
+  button,
+  css,
+  el,
+  has,
+  keepFocus,
+  num,
+  percent,
+  picker,
+  press,
+  rampCss,
+  rampInk,
+  rampPixel,
+  redraw,
+  saveButtons,
+  segment,
+  set,
+  shade,
+  state,
+  sv,
+  t,
+} from "./ui.js";
+import { docOf, headName, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
+import { viewFigure } from "./figure.js";
 
-// ---- documents: one run on one text each
-export const docs = [];
-export const texts = () => [...new Set(docs.map((d) => d.text.name))];
-export const runs = (text = state.ex) => docs.filter((d) => d.text.name === text).map((d) => d.model.name);
-export const docOf = (text, run) => docs.find((d) => d.text.name === text && d.model.name === run) ?? docs.find((d) => d.text.name === text);
-export async function ready(doc) { // decode once, when it is first needed
-  doc.loading ??= (async () => {
-    doc.weights = await Weights.read({ weights: doc.weights, exact: doc.exact });
-    doc.steps = await readSteps(doc.qkv, doc.text.T, doc.model.d_head);
-    doc.shown = doc.text.pieces.map((p, i) => (doc.text.start[i] ? "◆" : visible(p)));
-    return doc;
-  })();
-  return doc.loading;
-}
-export const textTitle = (name) => (has(`text.${name}`) ? t(`text.${name}`) : name);
-export const runTitle = (name) => (has(`run.${name}`) ? t(`run.${name}`) : name);
-export const headName = (l, h) => t("head.name", { l: l + 1, h: h + 1 });
-export const quoted = (doc, j) => { // for titles and lists; the strip shows all of it
-  const letters = [...doc.shown[j]];
-  return letters.length > 28 ? `${letters.slice(0, 27).join("")}…` : doc.shown[j];
-};
-
-export const barCell = (w) => el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
+export const barCell = (w) =>
+  el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
 
 // ---- one panel: a run, a layer, a head
 const SUFFIX = { a: "", b: "2" };
@@ -46,46 +48,97 @@ export class Panel {
     this.facts = el("div", { class: "token-facts", id: `token-${which}` });
     this.keys = el("div", { class: "keys" });
     this.full = el("details", { class: "full" });
-    this.root.append(this.top,
-      el("div", { class: "look" },
+    this.root.append(
+      this.top,
+      el(
+        "div",
+        { class: "look" },
         el("div", { class: "left" }, this.scroller, this.read, this.keys),
-        el("div", { class: "beside" }, el("div", { class: "map-frame" }, this.canvas, this.mark), this.legend, this.mapNote, this.facts)), this.full);
+        el(
+          "div",
+          { class: "beside" },
+          el("div", { class: "map-frame" }, this.canvas, this.mark),
+          this.legend,
+          this.mapNote,
+          this.facts,
+        ),
+      ),
+      this.full,
+    );
     this.#listen();
   }
-  get doc() { return docOf(state.ex, state[`run${this.s}`]); }
-  get layer() { return clamp(state[`l${this.s}`] ?? 0, 0, this.doc.model.n_layer - 1); }
-  get head() { return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1); }
-  get mode() { return this.doc.losses ? state.under : "weight"; }
-  get token() { return clamp(state.t, 0, this.doc.text.T - 1); }
-  row() { return this.doc.weights.row(this.layer, this.head, this.token); }
-  tops(k = 8) { return this.doc.weights.top(this.layer, this.head, this.token, k); }
-  pick(l, h) { set({ [`l${this.s}`]: l, [`h${this.s}`]: h }); }
+  get doc() {
+    return docOf(state.ex, state[`run${this.s}`]);
+  }
+  get layer() {
+    return clamp(state[`l${this.s}`] ?? 0, 0, this.doc.model.n_layer - 1);
+  }
+  get head() {
+    return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1);
+  }
+  get mode() {
+    return this.doc.losses ? state.under : "weight";
+  }
+  get token() {
+    return clamp(state.t, 0, this.doc.text.T - 1);
+  }
+  row() {
+    return this.doc.weights.row(this.layer, this.head, this.token);
+  }
+  tops(k = 8) {
+    return this.doc.weights.top(this.layer, this.head, this.token, k);
+  }
+  pick(l, h) {
+    set({ [`l${this.s}`]: l, [`h${this.s}`]: h });
+  }
 
   #listen() {
     const at = (e) => e.target.closest?.(".tok");
-    this.strip.addEventListener("click", (e) => { const tok = at(e); if (tok) set({ t: Number(tok.dataset.t), pin: undefined }); });
+    this.strip.addEventListener("click", (e) => {
+      const tok = at(e);
+      if (tok) set({ t: Number(tok.dataset.t), pin: undefined });
+    });
     this.strip.addEventListener("pointerover", (e) => {
       const tok = at(e);
       if (tok && state.pin === 0 && Number(tok.dataset.t) !== state.t) set({ t: Number(tok.dataset.t) });
     });
     const cell = (e) => {
-      const box = this.canvas.getBoundingClientRect(), T = this.doc.text.T;
-      return [((e.clientY - box.top) / box.height) * T, ((e.clientX - box.left) / box.width) * T].map((x) => clamp(Math.floor(x), 0, T - 1));
+      const box = this.canvas.getBoundingClientRect(),
+        T = this.doc.text.T;
+      return [((e.clientY - box.top) / box.height) * T, ((e.clientX - box.left) / box.width) * T].map((x) =>
+        clamp(Math.floor(x), 0, T - 1),
+      );
     };
     this.canvas.addEventListener("click", (e) => set({ t: cell(e)[0], pin: undefined }));
     this.canvas.addEventListener("pointermove", (e) => {
       const [q, k] = cell(e);
-      this.mapNote.textContent = k > q ? t("map.closed", { q: quoted(this.doc, q), k: quoted(this.doc, k) })
-        : t("map.cell", { q: quoted(this.doc, q), k: quoted(this.doc, k), w: num(this.doc.weights.row(this.layer, this.head, q)[k], 3) });
+      this.mapNote.textContent =
+        k > q
+          ? t("map.closed", { q: quoted(this.doc, q), k: quoted(this.doc, k) })
+          : t("map.cell", {
+              q: quoted(this.doc, q),
+              k: quoted(this.doc, k),
+              w: num(this.doc.weights.row(this.layer, this.head, q)[k], 3),
+            });
     });
-    this.canvas.addEventListener("pointerleave", () => { this.mapNote.textContent = t("map.hint"); });
-    this.scroller.addEventListener("scroll", () => { if (this.stale) this.dress(...this.inSight()); });
-    new ResizeObserver(() => { this.places = null; this.arcsSoon(); }).observe(this.strip);
+    this.canvas.addEventListener("pointerleave", () => {
+      this.mapNote.textContent = t("map.hint");
+    });
+    this.scroller.addEventListener("scroll", () => {
+      if (this.stale) this.dress(...this.inSight());
+    });
+    new ResizeObserver(() => {
+      this.places = null;
+      this.arcsSoon();
+    }).observe(this.strip);
   }
 
   controls() {
-    const m = this.doc.model, list = runs(), about = [state.lang, state.ex, m.name].join();
-    if (this.about === about) { // the same buttons: press others
+    const m = this.doc.model,
+      list = runs(),
+      about = [state.lang, state.ex, m.name].join();
+    if (this.about === about) {
+      // the same buttons: press others
       press(this.top, t("layer"), this.layer);
       press(this.top, t("head"), this.head);
       const kind = this.label();
@@ -93,18 +146,44 @@ export class Panel {
       return;
     }
     this.about = about;
-    redraw(this.top,
-      list.length > 1 ? picker(t("run"), list.map((r) => [r, runTitle(r)]), m.name, (run) => set({ [`run${this.s}`]: run })) : null,
-      segment(t("layer"), Array.from({ length: m.n_layer }, (_, i) => [i, String(i + 1)]), this.layer, (l) => this.pick(l, this.head)),
-      segment(t("head"), Array.from({ length: m.n_head }, (_, i) => [i, String(i + 1)]), this.head, (h) => this.pick(this.layer, h)),
-      this.label());
+    redraw(
+      this.top,
+      list.length > 1
+        ? picker(
+            t("run"),
+            list.map((r) => [r, runTitle(r)]),
+            m.name,
+            (run) => set({ [`run${this.s}`]: run }),
+          )
+        : null,
+      segment(
+        t("layer"),
+        Array.from({ length: m.n_layer }, (_, i) => [i, String(i + 1)]),
+        this.layer,
+        (l) => this.pick(l, this.head),
+      ),
+      segment(
+        t("head"),
+        Array.from({ length: m.n_head }, (_, i) => [i, String(i + 1)]),
+        this.head,
+        (h) => this.pick(this.layer, h),
+      ),
+      this.label(),
+    );
   }
   label() {
     const head = this.doc.heads?.find((x) => x.layer === this.layer && x.head === this.head);
     if (!head) return null;
-    const kind = [head.label].flat()[0], score = head.scores?.[kind];
-    return el("p", { class: "kind" }, el("b", { text: t(`kind.${kind}`) }), " ", t(`kind.${kind}.what`),
-      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base ?? this.doc.even[kind], 2) })}` : "");
+    const kind = [head.label].flat()[0],
+      score = head.scores?.[kind];
+    return el(
+      "p",
+      { class: "kind" },
+      el("b", { text: t(`kind.${kind}`) }),
+      " ",
+      t(`kind.${kind}.what`),
+      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base ?? this.doc.even[kind], 2) })}` : "",
+    );
   }
 
   // Everything anew: another text, run or language.
@@ -113,16 +192,28 @@ export class Panel {
     this.strip.setAttribute("aria-label", t("strip.label"));
     this.strip.dataset.under = this.mode;
     this.toks = doc.shown.map((text, j) => {
-      const piece = doc.text.pieces[j], tok = el("span", {
-        class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`, role: "option", tabindex: "-1",
-        "data-t": j, id: `tok-${this.which}-${j}`, title: t("token.place", { n: j }),
-      }, el("bdi", { text, class: text.length > 16 ? "long" : null }), el("i", {}), el("small", {}));
+      const piece = doc.text.pieces[j],
+        tok = el(
+          "span",
+          {
+            class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`,
+            role: "option",
+            tabindex: "-1",
+            "data-t": j,
+            id: `tok-${this.which}-${j}`,
+            title: t("token.place", { n: j }),
+          },
+          el("bdi", { text, class: text.length > 16 ? "long" : null }),
+          el("i", {}),
+          el("small", {}),
+        );
       tok.now = {};
       return tok;
     });
     // A line break in the text is a line break in the strip, so that paragraphs stay paragraphs.
-    this.strip.replaceChildren(...this.toks.flatMap((tok, j) =>
-      (doc.text.pieces[j].includes("\n") ? [tok, el("br")] : [tok])));
+    this.strip.replaceChildren(
+      ...this.toks.flatMap((tok, j) => (doc.text.pieces[j].includes("\n") ? [tok, el("br")] : [tok])),
+    );
     this.mapNote.textContent = t("map.hint");
     this.last = this.about = this.places = null;
     this.paintLegend();
@@ -131,18 +222,39 @@ export class Panel {
   paintLegend() {
     const bar = el("span", { class: "bar-legend" });
     bar.style.background = `linear-gradient(90deg, ${Array.from({ length: 9 }, (_, i) => rampCss(Math.round((i * 255) / 8))).join(",")})`;
-    redraw(this.legend, bar, el("span", { class: "ticks" }, ...[0, 0.1, 0.25, 0.5, 1].map((w) =>
-      el("span", { text: num(w, w === 0 || w === 1 ? 0 : w === 0.25 ? 2 : 1), style: { left: `${100 * Math.sqrt(w)}%` } }))));
+    redraw(
+      this.legend,
+      bar,
+      el(
+        "span",
+        { class: "ticks" },
+        ...[0, 0.1, 0.25, 0.5, 1].map((w) =>
+          el("span", {
+            text: num(w, w === 0 || w === 1 ? 0 : w === 0.25 ? 2 : 1),
+            style: { left: `${100 * Math.sqrt(w)}%` },
+          }),
+        ),
+      ),
+    );
   }
 
   // Another token, layer or head: only what changes with it.
   update() {
-    const { token } = this, row = this.row(), first = !this.last;
+    const { token } = this,
+      row = this.row(),
+      first = !this.last;
     const held = this.strip.contains(document.activeElement);
     this.now = row;
-    if (this.strip.dataset.under !== this.mode) { this.strip.dataset.under = this.mode; this.places = null; }
+    if (this.strip.dataset.under !== this.mode) {
+      this.strip.dataset.under = this.mode;
+      this.places = null;
+    }
     this.stale = !first; // a click: what is in sight now, the other tokens after it is painted
-    if (first) this.dress(0, this.toks.length); else { this.bring(); this.dress(...this.inSight()); }
+    if (first) this.dress(0, this.toks.length);
+    else {
+      this.bring();
+      this.dress(...this.inSight());
+    }
     keepFocus(this.top, () => this.controls());
     this.map();
     this.readoutOf(row);
@@ -155,12 +267,20 @@ export class Panel {
   }
   // Where each token stands in the strip; measured once, for asking makes the browser lay out.
   where() {
-    this.places ??= this.toks.map((k) => ({ x: k.offsetLeft + k.offsetWidth / 2, y: k.offsetTop + 1, high: k.offsetHeight }));
+    this.places ??= this.toks.map((k) => ({
+      x: k.offsetLeft + k.offsetWidth / 2,
+      y: k.offsetTop + 1,
+      high: k.offsetHeight,
+    }));
     return this.places;
   }
-  inSight() { // from, to: the tokens that the strip's window shows, and a line more
-    const places = this.where(), top = this.scroller.scrollTop - 60, bottom = this.scroller.scrollTop + this.scroller.clientHeight + 60;
-    const from = places.findIndex((p) => p.y + p.high > top), to = places.findLastIndex((p) => p.y < bottom) + 1;
+  inSight() {
+    // from, to: the tokens that the strip's window shows, and a line more
+    const places = this.where(),
+      top = this.scroller.scrollTop - 60,
+      bottom = this.scroller.scrollTop + this.scroller.clientHeight + 60;
+    const from = places.findIndex((p) => p.y + p.high > top),
+      to = places.findLastIndex((p) => p.y < bottom) + 1;
     return [Math.max(0, from), to];
   }
   dressRest() {
@@ -171,9 +291,17 @@ export class Panel {
   dress(from, to) {
     const { doc, token, now: row, mode } = this;
     const wear = (tok, j) => {
-      const future = j > token, w = future ? 0 : row[j], now = tok.now;
-      const next = { future, code: future ? -1 : shade(w), bar: future || w < 0.03 ? 0 : Math.round(100 * w) / 100, below: this.under(mode, j, w, future), chosen: j === token,
-        seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]) };
+      const future = j > token,
+        w = future ? 0 : row[j],
+        now = tok.now;
+      const next = {
+        future,
+        code: future ? -1 : shade(w),
+        bar: future || w < 0.03 ? 0 : Math.round(100 * w) / 100,
+        below: this.under(mode, j, w, future),
+        chosen: j === token,
+        seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]),
+      };
       if (now.future !== future) tok.classList.toggle("future", future);
       if (now.seen !== next.seen) tok.classList.toggle("seen", next.seen);
       if (now.code !== next.code) {
@@ -182,7 +310,10 @@ export class Panel {
       }
       if (now.bar !== next.bar) tok.children[1].style.backgroundSize = `${100 * next.bar}% 100%`;
       if (now.below !== next.below) tok.children[2].textContent = next.below;
-      if (now.chosen !== next.chosen) { tok.setAttribute("aria-selected", String(next.chosen)); tok.tabIndex = next.chosen ? 0 : -1; }
+      if (now.chosen !== next.chosen) {
+        tok.setAttribute("aria-selected", String(next.chosen));
+        tok.tabIndex = next.chosen ? 0 : -1;
+      }
       tok.now = next;
     };
     for (let j = from; j < to; j++) wear(this.toks[j], j);
@@ -198,9 +329,13 @@ export class Panel {
     if (mode === "loss") return num(losses.nll[j], 1);
     return t(`class.${losses.class[j]}`);
   }
-  bring() { // keep the chosen token in sight inside the strip, without moving the page
-    const { y: top, high } = this.where()[this.token], bottom = top + high, box = this.scroller;
-    if (top < box.scrollTop + 20 || bottom > box.scrollTop + box.clientHeight) box.scrollTop = Math.max(0, top - box.clientHeight / 2);
+  bring() {
+    // keep the chosen token in sight inside the strip, without moving the page
+    const { y: top, high } = this.where()[this.token],
+      bottom = top + high,
+      box = this.scroller;
+    if (top < box.scrollTop + 20 || bottom > box.scrollTop + box.clientHeight)
+      box.scrollTop = Math.max(0, top - box.clientHeight / 2);
   }
   arcsSoon() {
     cancelAnimationFrame(this.frame);
@@ -208,22 +343,46 @@ export class Panel {
   }
   drawArcs() {
     if (!this.toks) return;
-    const places = this.where(), place = (j) => places[j], from = place(this.token);
-    redraw(this.arcs, this.tops().filter(([, w]) => w >= 0.02).reverse().map(([j, w]) =>
-      sv("path", { d: arc(from, place(j)), "data-key": j, "stroke-width": (1 + 4 * w).toFixed(2), opacity: (places[j].y === from.y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2) })));
+    const places = this.where(),
+      place = (j) => places[j],
+      from = place(this.token);
+    redraw(
+      this.arcs,
+      this.tops()
+        .filter(([, w]) => w >= 0.02)
+        .reverse()
+        .map(([j, w]) =>
+          sv("path", {
+            d: arc(from, place(j)),
+            "data-key": j,
+            "stroke-width": (1 + 4 * w).toFixed(2),
+            opacity: (places[j].y === from.y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2),
+          }),
+        ),
+    );
   }
-  paint(canvas, cell) { // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
-    const { T, tiles } = this.doc.weights, n = T * cell, image = new ImageData(n, n), out = new Uint32Array(image.data.buffer);
+  paint(canvas, cell) {
+    // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
+    const { T, tiles } = this.doc.weights,
+      n = T * cell,
+      image = new ImageData(n, n),
+      out = new Uint32Array(image.data.buffer);
     for (let y = 0, i = 0; y < n; y++) {
-      const q = Math.floor(y / cell), row = this.doc.weights.offset(this.layer, this.head) + (q * (q + 1)) / 2;
-      for (let k = 0; k <= q; k++) { out.fill(rampPixel(tiles[row + k]), i, i + cell); i += cell; }
+      const q = Math.floor(y / cell),
+        row = this.doc.weights.offset(this.layer, this.head) + (q * (q + 1)) / 2;
+      for (let k = 0; k <= q; k++) {
+        out.fill(rampPixel(tiles[row + k]), i, i + cell);
+        i += cell;
+      }
       i += n - (q + 1) * cell;
     }
     canvas.width = canvas.height = n;
     canvas.getContext("2d").putImageData(image, 0, 0);
   }
   map() {
-    const { T } = this.doc.text, { token } = this, last = [this.doc, this.layer, this.head, css("--ramp2")];
+    const { T } = this.doc.text,
+      { token } = this,
+      last = [this.doc, this.layer, this.head, css("--ramp2")];
     if (!this.last || last.some((x, i) => x !== this.last[i])) {
       const cell = Math.max(1, Math.floor(560 / T));
       this.paint(this.canvas, cell);
@@ -232,84 +391,151 @@ export class Panel {
     }
     const at = { top: token / T, width: (token + 1) / T, height: 1 / T };
     for (const [k, x] of Object.entries(at)) this.mark.style[k] = `${100 * x}%`;
-    const top = this.tops(2).map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`).join(", ");
-    this.canvas.setAttribute("aria-label", t("map.label", { head: headName(this.layer, this.head), q: quoted(this.doc, token), top }));
+    const top = this.tops(2)
+      .map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`)
+      .join(", ");
+    this.canvas.setAttribute(
+      "aria-label",
+      t("map.label", { head: headName(this.layer, this.head), q: quoted(this.doc, token), top }),
+    );
   }
   readoutOf(row) {
-    const r = readout(row, this.doc.text.start), parts = ["start", "previous", "self", "other", "future"];
+    const r = readout(row, this.doc.text.start),
+      parts = ["start", "previous", "self", "other", "future"];
     this.values = r;
-    redraw(this.read,
-      el("div", { class: "stack", "aria-hidden": "true" }, ...parts.slice(0, 4).map((k) => el("span", { class: `part ${k}`, style: { width: `${100 * r[k]}%` } }))),
-      el("div", { class: "readings" }, ...parts.map((k) => el("span", { class: "reading", "data-part": k },
-        el("i", { class: `dot ${k}`, "aria-hidden": "true" }), t(`read.${k}`), " ", el("b", { text: k === "future" ? "0" : num(r[k], 3) }))),
-      el("span", { class: "reading sum", "data-part": "sum" }, t("read.sum"), " ", el("b", { text: num(r.sum, 3) }))));
+    redraw(
+      this.read,
+      el(
+        "div",
+        { class: "stack", "aria-hidden": "true" },
+        ...parts.slice(0, 4).map((k) => el("span", { class: `part ${k}`, style: { width: `${100 * r[k]}%` } })),
+      ),
+      el(
+        "div",
+        { class: "readings" },
+        ...parts.map((k) =>
+          el(
+            "span",
+            { class: "reading", "data-part": k },
+            el("i", { class: `dot ${k}`, "aria-hidden": "true" }),
+            t(`read.${k}`),
+            " ",
+            el("b", { text: k === "future" ? "0" : num(r[k], 3) }),
+          ),
+        ),
+        el("span", { class: "reading sum", "data-part": "sum" }, t("read.sum"), " ", el("b", { text: num(r.sum, 3) })),
+      ),
+    );
   }
   table(row) {
-    const { doc } = this, list = this.tops();
-    redraw(this.keys, el("h3", { text: t("keys.title", { q: quoted(doc, this.token) }) }),
-      el("table", { class: "bars" }, el("caption", { class: "sr", text: t("keys.title", { q: quoted(doc, this.token) }) }),
+    const { doc } = this,
+      list = this.tops();
+    redraw(
+      this.keys,
+      el("h3", { text: t("keys.title", { q: quoted(doc, this.token) }) }),
+      el(
+        "table",
+        { class: "bars" },
+        el("caption", { class: "sr", text: t("keys.title", { q: quoted(doc, this.token) }) }),
         el("colgroup", {}, ...["token", "place", "bar", "n"].map((k) => el("col", { class: `col-${k}` }))),
-        el("thead", { class: "sr" }, el("tr", {}, ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })))),
-        el("tbody", {}, ...list.map(([j, w]) => el("tr", { "data-key": j },
-          el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) })), el("td", { class: "place", text: j }),
-          barCell(w), el("td", { class: "n", text: num(w, 4) }))))));
+        el(
+          "thead",
+          { class: "sr" },
+          el(
+            "tr",
+            {},
+            ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) =>
+              el("th", { scope: "col", text: t(k) }),
+            ),
+          ),
+        ),
+        el(
+          "tbody",
+          {},
+          ...list.map(([j, w]) =>
+            el(
+              "tr",
+              { "data-key": j },
+              el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) })),
+              el("td", { class: "place", text: j }),
+              barCell(w),
+              el("td", { class: "n", text: num(w, 4) }),
+            ),
+          ),
+        ),
+      ),
+    );
   }
   fullTable(row) {
     const open = this.full.open;
-    if (!this.full.firstChild) this.full.addEventListener("toggle", () => { if (this.full.open) this.fullTable(this.row()); });
+    if (!this.full.firstChild)
+      this.full.addEventListener("toggle", () => {
+        if (this.full.open) this.fullTable(this.row());
+      });
     redraw(this.full, el("summary", { text: t("full.title", { n: row.length }) }));
     if (!open) return;
-    this.full.append(el("div", { class: "scroller table" }, el("table", { class: "plain" },
-      el("thead", {}, el("tr", {}, ...["keys.place", "keys.token", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })))),
-      el("tbody", {}, ...Array.from(row, (w, j) => el("tr", {}, el("td", { class: "n", text: j }), el("td", {}, el("bdi", { text: quoted(this.doc, j) })), el("td", { class: "n", text: num(w, 4) })))))));
+    this.full.append(
+      el(
+        "div",
+        { class: "scroller table" },
+        el(
+          "table",
+          { class: "plain" },
+          el(
+            "thead",
+            {},
+            el(
+              "tr",
+              {},
+              ...["keys.place", "keys.token", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })),
+            ),
+          ),
+          el(
+            "tbody",
+            {},
+            ...Array.from(row, (w, j) =>
+              el(
+                "tr",
+                {},
+                el("td", { class: "n", text: j }),
+                el("td", {}, el("bdi", { text: quoted(this.doc, j) })),
+                el("td", { class: "n", text: num(w, 4) }),
+              ),
+            ),
+          ),
+        ),
+      ),
+    );
   }
   tokenFacts() {
-    const { doc, token } = this, { losses } = doc;
+    const { doc, token } = this,
+      { losses } = doc;
     const title = el("h3", { text: t("token.title", { q: quoted(doc, token), n: token }) });
     if (!losses) return redraw(this.facts, title, el("p", { class: "small", text: t("token.none") }));
     if (losses.p[token] === null) return redraw(this.facts, title, el("p", { class: "small", text: t("token.first") }));
     const fact = (k, v) => el("div", {}, el("dt", { text: t(k) }), el("dd", { text: v }));
-    return redraw(this.facts, title,
-      el("dl", { class: "mini" }, fact("token.p", percent(losses.p[token], losses.p[token] < 0.001 ? 3 : 1)), fact("token.rank", num(losses.rank[token], 0)),
-        fact("token.loss", t("nats", { x: num(losses.nll[token], 2) })), fact("token.class", t(`class.${losses.class[token]}`))),
-      el("p", { class: "small" }, t("token.expected"), " ", ...losses.top[token].flatMap(([piece, p]) =>
-        [el("bdi", { class: "chip", text: piece === "◆" ? "◆" : visible(piece) }), ` ${percent(p, 0)}  `])));
-  }
-
-  // ---- the current view as a picture of its own
-  picture() {
-    const { doc, token } = this, row = this.row(), width = 960, line = 46, size = 15, margin = 24;
-    const places = [];
-    let x = margin, y = 104;
-    doc.shown.forEach((text, j) => {
-      const w = Math.max(16, [...text].length * size * 0.61 + 8);
-      if (spaced(doc.text.pieces[j])) x += 5;
-      if (x + w > width - margin) { x = margin; y += line; }
-      places.push({ x, y, w });
-      x += w + 1;
-    });
-    const mapTop = y + 64, side = 420, height = mapTop + side + margin, r = this.values;
-    const middle = (j) => ({ x: places[j].x + places[j].w / 2, y: places[j].y });
-    const ink = (name) => css(name), rect = (j) => {
-      const code = j > token ? 0 : shade(row[j]), p = places[j], future = j > token;
-      return `<rect x="${p.x}" y="${p.y}" width="${p.w}" height="24" rx="4" fill="${future ? "url(#future)" : rampCss(code)}"${j === token ? ` stroke="${ink("--mark")}" stroke-width="2"` : ""}/>`
-        + `<text x="${p.x + p.w / 2}" y="${p.y + 17}" text-anchor="middle" font-size="${size}" fill="${future ? ink("--muted") : rampInk(code).replace(/var\((.*)\)/, (_, n) => ink(n))}">${escapeXml(doc.shown[j])}</text>`;
-    };
-    const arcs = this.tops().filter(([, w]) => w >= 0.01).map(([j, w]) =>
-      `<path d="${arc(middle(token), middle(j))}" fill="none" stroke="${ink("--accent")}" stroke-width="${(1 + 5 * w).toFixed(2)}" opacity="${(0.25 + 0.7 * Math.sqrt(w)).toFixed(2)}"/>`).join("");
-    const canvas = el("canvas");
-    this.paint(canvas, Math.max(1, Math.floor(840 / doc.text.T)));
-    const readings = ["start", "previous", "self", "other"].map((k) => `${t(`read.${k}`)} ${num(r[k], 3)}`).join("   ");
-    const keys = this.tops().map(([j, w], i) => `<text x="${margin + side + 32}" y="${mapTop + 34 + 26 * i}" font-size="15" fill="${ink("--ink")}">${escapeXml(doc.shown[j])}</text>`
-      + `<rect x="${margin + side + 190}" y="${mapTop + 23 + 26 * i}" width="${(220 * w).toFixed(1)}" height="12" fill="${ink("--accent")}"/><text x="${width - margin}" y="${mapTop + 34 + 26 * i}" font-size="15" text-anchor="end" fill="${ink("--ink")}">${num(w, 4)}</text>`).join("");
-    const text = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif">`
-      + `<defs><pattern id="future" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="1" height="6" fill="${ink("--hatch")}"/></pattern></defs>`
-      + `<rect width="${width}" height="${height}" fill="${ink("--card")}"/>`
-      + `<text x="${margin}" y="38" font-size="20" font-weight="600" fill="${ink("--ink")}">${escapeXml(`${runTitle(doc.model.name)} · ${headName(this.layer, this.head)} · ${quoted(doc, token)} (${token})`)}</text>`
-      + `<text x="${margin}" y="62" font-size="14" fill="${ink("--muted")}" xml:space="preserve">${escapeXml(`${readings}   ${t("read.future")} 0   ${t("read.sum")} ${num(r.sum, 3)}`)}</text>`
-      + arcs + doc.shown.map((_, j) => rect(j)).join("")
-      + `<rect x="${margin}" y="${mapTop}" width="${side}" height="${side}" fill="url(#future)"/><image x="${margin}" y="${mapTop}" width="${side}" height="${side}" href="${canvas.toDataURL()}"/>${keys}</svg>`;
-    return { text, width, height };
+    return redraw(
+      this.facts,
+      title,
+      el(
+        "dl",
+        { class: "mini" },
+        fact("token.p", percent(losses.p[token], losses.p[token] < 0.001 ? 3 : 1)),
+        fact("token.rank", num(losses.rank[token], 0)),
+        fact("token.loss", t("nats", { x: num(losses.nll[token], 2) })),
+        fact("token.class", t(`class.${losses.class[token]}`)),
+      ),
+      el(
+        "p",
+        { class: "small" },
+        t("token.expected"),
+        " ",
+        ...losses.top[token].flatMap(([piece, p]) => [
+          el("bdi", { class: "chip", text: piece === "◆" ? "◆" : visible(piece) }),
+          ` ${percent(p, 0)}  `,
+        ]),
+      ),
+    );
   }
 }
 
@@ -318,7 +544,8 @@ export const panels = { a: null, b: null };
 export function drawViewer() {
   panels.a ??= new Panel("a");
   panels.b ??= new Panel("b");
-  const box = $("#panels"), two = state.cmp === 1;
+  const box = $("#panels"),
+    two = state.cmp === 1;
   box.classList.toggle("two-up", two);
   box.replaceChildren(...(two ? [panels.a.root, panels.b.root] : [panels.a.root]));
   viewerControls();
@@ -330,18 +557,56 @@ export function updateViewer() {
   if (state.cmp === 1) panels.b.update();
   announce();
 }
-export function finishViewer() { for (const p of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) p.dressRest(); }
+export function finishViewer() {
+  for (const p of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) p.dressRest();
+}
 export function viewerControls() {
-  const box = $("#viewer-controls"), { losses } = panels.a.doc;
-  keepFocus(box, () => redraw(box,
-    texts().length > 1 ? picker(t("example"), texts().map((x) => [x, textTitle(x)]), state.ex, (ex) => set({ ex })) : null,
-    losses ? picker(t("under"), ["weight", "p", "rank", "loss", "seen"].map((k) => [k, t(`under.${k}`)]), state.under, (under) => set({ under })) : null,
-    el("div", { class: "field end" },
-      button(t("compare"), () => set({ cmp: state.cmp === 1 ? undefined : 1 }), { "aria-pressed": String(state.cmp === 1), id: "compare" }),
-      saveButtons(() => `attention-${state.ex}-${panels.a.layer + 1}-${panels.a.head + 1}-${panels.a.token}`, () => panels.a.picture()))));
+  const box = $("#viewer-controls"),
+    { losses } = panels.a.doc;
+  keepFocus(box, () =>
+    redraw(
+      box,
+      texts().length > 1
+        ? picker(
+            t("example"),
+            texts().map((x) => [x, textTitle(x)]),
+            state.ex,
+            (ex) => set({ ex }),
+          )
+        : null,
+      losses
+        ? picker(
+            t("under"),
+            ["weight", "p", "rank", "loss", "seen"].map((k) => [k, t(`under.${k}`)]),
+            state.under,
+            (under) => set({ under }),
+          )
+        : null,
+      el(
+        "div",
+        { class: "field end" },
+        button(t("compare"), () => set({ cmp: state.cmp === 1 ? undefined : 1 }), {
+          "aria-pressed": String(state.cmp === 1),
+          id: "compare",
+        }),
+        saveButtons(
+          () => `attention-${state.ex}-${panels.a.layer + 1}-${panels.a.head + 1}-${panels.a.token}`,
+          () => viewFigure(panels.a),
+        ),
+      ),
+    ),
+  );
 }
 function announce() {
-  const p = panels.a, r = p.values;
-  $("#live").textContent = t("live", { head: headName(p.layer, p.head), q: quoted(p.doc, p.token), start: num(r.start, 3),
-    previous: num(r.previous, 3), self: num(r.self, 3), other: num(r.other, 3), sum: num(r.sum, 3) });
+  const p = panels.a,
+    r = p.values;
+  $("#live").textContent = t("live", {
+    head: headName(p.layer, p.head),
+    q: quoted(p.doc, p.token),
+    start: num(r.start, 3),
+    previous: num(r.previous, 3),
+    self: num(r.self, 3),
+    other: num(r.other, 3),
+    sum: num(r.sum, 3),
+  });
 }

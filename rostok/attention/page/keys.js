@@ -1,0 +1,50 @@
+// The keyboard: arrows only where the strip has the focus; letters anywhere but in a field.
+import { clamp } from "./core.js";
+import { $, set, state } from "./ui.js";
+import { texts } from "./documents.js";
+import { panels } from "./viewer.js";
+
+const wrap = (x, n) => (x + n) % n;
+function inStrip(key, panel) {
+  const { n_layer } = panel.doc.model,
+    last = panel.doc.text.T - 1,
+    go = (t) => () => set({ t: clamp(t, 0, last) });
+  const layer = (step) => () => panel.pick(wrap(panel.layer + step, n_layer), panel.head);
+  return {
+    ArrowLeft: go(state.t - 1),
+    ArrowRight: go(state.t + 1),
+    Home: go(0),
+    End: go(last),
+    ArrowUp: layer(-1),
+    ArrowDown: layer(1),
+    Enter: () => set({ pin: undefined }),
+    Escape: () => set({ pin: 0 }),
+  }[key];
+}
+function anywhere(key, panel) {
+  const { n_head } = panel.doc.model,
+    list = texts(),
+    head = (h) => () => panel.pick(panel.layer, h);
+  if (/^[1-9]$/.test(key)) return Number(key) <= n_head ? head(Number(key) - 1) : null;
+  return {
+    "[": head(wrap(panel.head - 1, n_head)),
+    "]": head(wrap(panel.head + 1, n_head)),
+    t: () => {
+      panel.full.open = !panel.full.open;
+    },
+    e: () => set({ ex: list[wrap(list.indexOf(state.ex) + 1, list.length)] }),
+    c: () => set({ cmp: state.cmp === 1 ? undefined : 1 }),
+    l: () => set({ lang: state.lang === "en" ? "ru" : "en" }),
+    "?": () => $("#keys").showModal(),
+  }[key];
+}
+export function pressed(e) {
+  if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || $("#keys").open) return;
+  if (e.target.matches?.("input, select, textarea, [contenteditable]") || !panels.a?.doc.shown) return;
+  const panel = e.target.closest?.("[data-panel=b]") ? panels.b : panels.a,
+    key = e.key.length === 1 ? e.key.toLowerCase() : e.key;
+  const act = (e.target.closest?.(".strip") && inStrip(key, panel)) || anywhere(key, panel);
+  if (!act) return;
+  e.preventDefault();
+  act();
+}
