@@ -194,7 +194,9 @@ def texts_of(data: Data, name: str, tokenizer: Tokenizer, limit: int | None = No
 def held_out(data: Data, tokenizer: Tokenizer, limit: int | None) -> TargetList:
     """The held-out texts of a shards folder under a tokenizer."""
     texts = list(texts_of(data, "valid", tokenizer, limit))
-    return target_list(texts, tokenizer.start_id, [tokenizer.piece(i) for i in range(tokenizer.vocab_size)])
+    return target_list(
+        texts, tokenizer.start_id, [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+    )
 
 
 def windows_for(model: Any, targets: TargetList, options: argparse.Namespace) -> list[Window]:

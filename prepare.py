@@ -38,7 +38,7 @@ from tqdm import tqdm
 from rostok.errors import Parser, UserError, run_main, standard_input
 from rostok.text import sources
 from rostok.text.shards import MANIFEST, Data, open_data, write_data
-from rostok.text.sources import Piece, ReadOptions, Spool
+from rostok.text.sources import Chunk, ReadOptions, Spool
 from rostok.text.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
 STORIES = 20_000  # built-in stories unless --stories says otherwise
@@ -50,14 +50,14 @@ RECIPE_VERSION = 1  # a change here makes every folder be prepared anew
 
 @dataclass
 class Source:
-    """What is to be read: `recipe` identifies it, `train` and `valid` give pieces (valid None: split
+    """What is to be read: `recipe` identifies it, `train` and `valid` give chunks (valid None: split
     train).
     """
 
     name: str
     recipe: dict[str, Any] | None  # None: cannot be known beforehand (stdin)
-    train: Iterable[Piece]
-    valid: Iterable[Piece] | None = None
+    train: Iterable[Chunk]
+    valid: Iterable[Chunk] | None = None
     files: list[str] = field(default_factory=list)
 
 
@@ -211,23 +211,23 @@ def tinystories(count: int | None) -> Source:
     return Source(
         "tinystories",
         recipe,
-        sources.first_texts(sources.read_pieces(train), count),
-        sources.read_pieces(valid),
+        sources.first_texts(sources.read_chunks(train), count),
+        sources.read_chunks(valid),
         [dataset.train.name, dataset.valid.name],
     )
 
 
 def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> Source:
     if list(words) == ["-"]:
-        pieces = sources.read_stream(standard_input().buffer, Path("standard input"), options)
-        return Source("stdin", None, sources.first_texts(pieces, count))
+        chunks = sources.read_stream(standard_input().buffer, Path("standard input"), options)
+        return Source("stdin", None, sources.first_texts(chunks, count))
     files = sources.find_files(words)
     names = [utf8(file.name) for file in files]
     hashes = [sources.sha256_of(file) for file in files]
     recipe = {"files": list(zip(names, hashes, strict=True)), "options": asdict(options), "stories": count}
-    pieces = (piece for file in files for piece in sources.read_pieces(file, options))
+    chunks = (chunk for file in files for chunk in sources.read_chunks(file, options))
     name = Path(words[0].rstrip("/")).name.split(".")[0].strip("*?[]") or "mine"
-    return Source(name, recipe, sources.first_texts(pieces, count), None, names)
+    return Source(name, recipe, sources.first_texts(chunks, count), None, names)
 
 
 def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:
@@ -295,18 +295,18 @@ def read(source: Source, spool: Spool) -> None:
     """Everything into the spool; a validation part that was given comes first."""
     with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
         for part in (source.valid, source.train):
-            for piece in part or ():
+            for chunk in part or ():
                 before = spool.size
-                spool.add(piece)
+                spool.add(chunk)
                 bar.update(spool.size - before)
             if part is source.valid and part is not None:
                 spool.end_of_valid()
 
 
-def with_bar(spool: Spool, split: str) -> Iterator[Piece]:
+def with_bar(spool: Spool, split: str) -> Iterator[Chunk]:
     total = spool.bytes_of(split)
     with tqdm(desc=f"encoding {split}", total=total, unit="B", unit_scale=True, disable=None) as bar:
-        for text, last in spool.pieces(split):
+        for text, last in spool.chunks(split):
             yield text, last
             bar.update(len(text.encode()) if not bar.disable else 0)
 

@@ -223,7 +223,7 @@ def write(
     tokenizer = run.tokenizer
     reader = make_reader(run, [prompt_ids(run, prompt) for prompt in prompts], options)
     writings = [Writing(prompt, first + i) for i, prompt in enumerate(prompts)]
-    texts = [TextStream(tokenizer.piece, options.stop) for _ in prompts]
+    texts = [TextStream(tokenizer.token_bytes, options.stop) for _ in prompts]
     fresh = [""] * len(prompts)
 
     def stopped(row: int, id: int) -> bool:
@@ -252,7 +252,7 @@ def write(
 
 def record(run: "Run", writing: Writing, options: argparse.Namespace) -> dict[str, Any]:
     """What `--json` says of one text. Log-probabilities are the model's own, in nats, before any filter."""
-    piece = run.tokenizer.piece
+    piece = run.tokenizer.token_bytes
     result: dict[str, Any] = {
         "prompt": writing.prompt,
         "text": writing.text,
@@ -272,7 +272,7 @@ def record(run: "Run", writing: Writing, options: argparse.Namespace) -> dict[st
 
 def choice_record(run: "Run", choice: "Choice") -> dict[str, Any]:
     numbers = {"logprob": round(choice.logprob, 6), "share": round(choice.share, 6)}
-    return {"id": choice.id, "piece": show_piece(run.tokenizer.piece(choice.id))} | numbers
+    return {"id": choice.id, "piece": show_piece(run.tokenizer.token_bytes(choice.id))} | numbers
 
 
 def show_piece(piece: bytes) -> str:
@@ -381,7 +381,7 @@ def step_table(run: "Run", token: "Token", step: int, watcher: "Watcher | None")
     """The lines of one step; `>` marks the token that was chosen."""
     import math
 
-    name = lambda id: json.dumps(show_piece(run.tokenizer.piece(id)), ensure_ascii=False)  # noqa: E731
+    name = lambda id: json.dumps(show_piece(run.tokenizer.token_bytes(id)), ensure_ascii=False)  # noqa: E731
     logprob, theirs = watcher.follow(token.id) if watcher else (0.0, ())
     head = f"step {step}: {paint(name(token.id), 'chosen')}, the model gave it {math.exp(token.logprob):.1%}"
     lines = [head + (f", {watcher.name} {math.exp(logprob):.1%}" if watcher else "")]
@@ -456,7 +456,7 @@ class Session:
         self.marks.append(len(self.reader.rows[0]))
         self.reader.append(0, *tokenizer.encode(line))
         begun, shown = len(self.reader.rows[0]), ""
-        text = TextStream(tokenizer.piece, options.stop)
+        text = TextStream(tokenizer.token_bytes, options.stop)
 
         def stopped(_row: int, id: int) -> bool:
             nonlocal shown

@@ -48,7 +48,7 @@ class Words:
 
     start_id = 0
 
-    def piece(self, id: int, /) -> bytes:
+    def token_bytes(self, id: int, /) -> bytes:
         return f" {'aeiou'[id % 5]}{'bdklmnrst'[id % 9]}{'aeiou'[id // 5 % 5]}".encode()
 
 

@@ -16,7 +16,7 @@ NASTY = [
 ]  # fmt: skip
 
 
-class Pieces:
+class Spelling:
     """A tokenizer of fixed pieces; id 0 is ◆."""
 
     start_id = 0
@@ -24,7 +24,7 @@ class Pieces:
     def __init__(self, pieces: Sequence[str | bytes]) -> None:
         self.pieces = [b"<|endoftext|>", *(p.encode() if isinstance(p, str) else p for p in pieces)]
 
-    def piece(self, id: int, /) -> bytes:
+    def token_bytes(self, id: int, /) -> bytes:
         return self.pieces[id]
 
 
@@ -64,6 +64,6 @@ def toy(
     """A document of a toy run on these pieces; equal pieces get equal ids."""
     config = config or settings()
     kinds = list(dict.fromkeys(words))
-    pieces = Pieces([*kinds, *(f" w{i}" for i in range(config["vocab_size"] - 1 - len(kinds)))])
+    pieces = Spelling([*kinds, *(f" w{i}" for i in range(config["vocab_size"] - 1 - len(kinds)))])
     ids = [0, *(kinds.index(word) + 1 for word in words)]
     return explorer.document(weights(config, seed), config, ids, pieces, **more)

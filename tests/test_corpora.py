@@ -1,4 +1,4 @@
-"""Reading text of every kind, cut into pieces anyhow, and splitting it in two; downloads from a server of our own."""
+"""Reading text of every kind, cut into chunks anyhow, and splitting it in two; downloads from a server of our own."""
 
 import csv
 import doctest
@@ -24,14 +24,14 @@ from hypothesis import strategies as st
 
 from rostok.errors import UserError
 from rostok.text import sources
-from rostok.text.shards import Piece, whole
+from rostok.text.shards import Chunk, whole
 from rostok.text.sources import (
     ReadOptions,
     Spool,
     cut_long,
     decode,
     find_files,
-    read_pieces,
+    read_chunks,
     split_at_marker,
     trim,
 )
@@ -40,20 +40,20 @@ ROOT = Path(__file__).parent.parent
 MARKER = "<|endoftext|>"
 
 
-def joined(pieces: Iterator[Piece]) -> list[str]:
-    """Pieces -> whole texts."""
+def joined(chunks: Iterator[Chunk]) -> list[str]:
+    """Chunks -> whole texts."""
     texts, text = [], ""
-    for part, last in pieces:
+    for part, last in chunks:
         text += part
         if last:
             texts.append(text)
             text = ""
-    assert text == "", "the last piece ends a text"
+    assert text == "", "the last chunk ends a text"
     return texts
 
 
 def read(path: Path, **options: str) -> list[str]:
-    return joined(read_pieces(path, ReadOptions(**options)))
+    return joined(read_chunks(path, ReadOptions(**options)))
 
 
 def write(path: Path, text: str | bytes) -> Path:
@@ -226,13 +226,13 @@ def spool(tmp_path: Path) -> Iterator[Spool]:
 
 
 def fill(spool: Spool, texts: list[str]) -> Spool:
-    for piece in whole(texts):
-        spool.add(piece)
+    for chunk in whole(texts):
+        spool.add(chunk)
     return spool
 
 
 def parts(spool: Spool) -> dict[str, list[str]]:
-    return {split: joined(spool.pieces(split)) for split in ("train", "valid")}
+    return {split: joined(spool.chunks(split)) for split in ("train", "valid")}
 
 
 def numbered(count: int) -> list[str]:
@@ -264,8 +264,8 @@ def test_duplicates_are_dropped_and_counted(spool: Spool) -> None:
 
 
 def test_pieces_of_a_text_make_one_digest(spool: Spool) -> None:
-    for piece in [("ab", False), ("c", True), ("abc", True), ("a", False), ("bc", True)]:
-        spool.add(piece)
+    for chunk in [("ab", False), ("c", True), ("abc", True), ("a", False), ("bc", True)]:
+        spool.add(chunk)
     fill(spool, numbered(30)).split(0.5)
     assert spool.duplicates == 2
 
@@ -341,19 +341,19 @@ def test_long_text_is_cut_where_no_token_lies_across(pattern: str, monkeypatch: 
     for _ in range(60):
         text = "".join(rng.choice(alphabet, 400))
         blocks = [text[i : i + 33] for i in range(0, len(text), 33)]
-        pieces = [piece for piece, _ in cut_long(blocks)]
-        assert "".join(pieces) == text
-        assert [t for piece in pieces for t in split.findall(piece)] == split.findall(text)
-        assert len(pieces) > 1
+        chunks = [chunk for chunk, _ in cut_long(blocks)]
+        assert "".join(chunks) == text
+        assert [t for chunk in chunks for t in split.findall(chunk)] == split.findall(text)
+        assert len(chunks) > 1
 
 
 def test_text_without_any_border_is_cut_anyway(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources, "LONG", 300)
-    pieces = list(cut_long(["x" * 1000] * 30, limit=5000))
-    assert "".join(text for text, _ in pieces) == "x" * 30_000
-    assert max(len(text) for text, _ in pieces) <= 6000
-    assert [last for _, last in pieces].count(True) == 1
-    assert pieces[-1][1]
+    chunks = list(cut_long(["x" * 1000] * 30, limit=5000))
+    assert "".join(text for text, _ in chunks) == "x" * 30_000
+    assert max(len(text) for text, _ in chunks) <= 6000
+    assert [last for _, last in chunks].count(True) == 1
+    assert chunks[-1][1]
 
 
 def test_long_text_goes_through_the_spool_in_parts(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,8 +361,8 @@ def test_long_text_goes_through_the_spool_in_parts(spool: Spool, monkeypatch: py
     monkeypatch.setattr(sources, "BLOCK", 777)
     text = "Длинный текст без конца.\n" * 2000
     fill(spool, [text]).split(0.1)
-    pieces = list(spool.pieces("train"))
-    assert len(pieces) > 20
+    chunks = list(spool.chunks("train"))
+    assert len(chunks) > 20
     assert "".join(parts(spool)["train"] + parts(spool)["valid"]) == text
 
 

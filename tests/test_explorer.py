@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from explorer_toy import NASTY, TOM, Pieces, settings, spaced, toy, weights
+from explorer_toy import NASTY, TOM, Spelling, settings, spaced, toy, weights
 from safetensors.numpy import save
 
 import attend
@@ -148,7 +148,7 @@ def test_grouped_queries_and_partial_letters() -> None:
     tensors = weights(config)
     for layer in range(2):
         tensors[f"blocks.{layer}.attn.qkv.weight"] = tensors[f"blocks.{layer}.attn.qkv.weight"][: (4 + 4) * 8]
-    pieces = Pieces([b"\xd0", b"\x96", *(f"w{i}" for i in range(61))])
+    pieces = Spelling([b"\xd0", b"\x96", *(f"w{i}" for i in range(61))])
     doc = explorer.document(tensors, config, [0, 1, 2, 3], pieces, steps=[(0, 3)])
     assert doc["text"]["pieces"] == ["◆", "⟨D0⟩", "⟨96⟩", "w0"]
     assert doc["text"]["partial"] == [False, True, True, False]
@@ -160,7 +160,7 @@ def test_nan_weights_are_refused() -> None:
     tensors = weights(config)
     tensors["blocks.1.attn.qkv.weight"][:] = np.nan
     with pytest.raises(UserError, match="layer 2 of rostok gives weights that are not numbers"):
-        explorer.document(tensors, config, [0, 1], Pieces([f"{i}" for i in range(63)]))
+        explorer.document(tensors, config, [0, 1], Spelling([f"{i}" for i in range(63)]))
 
 
 # ---- the page ----

@@ -71,8 +71,8 @@ def test_tokenizer_is_learnt_from_the_training_part_only(here: Path) -> None:
     (here / "valid.txt").write_text("zyzyzyzyzyzyzyzy " * 50)
     run("--source", "train.txt", "--valid", "valid.txt")
     tokenizer = load_tokenizer("data/train")
-    assert b"aa" in tokenizer._pieces
-    assert not [piece for piece in tokenizer._pieces if b"zy" in piece]
+    assert b"aa" in tokenizer._token_bytes
+    assert not [token for token in tokenizer._token_bytes if b"zy" in token]
     assert texts_in("data/train", "valid") == [("zyzyzyzyzyzyzyzy " * 50).strip()]
 
 
@@ -299,10 +299,10 @@ def test_summary_for_people(story_file: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_memory_does_not_grow_with_the_text(here: Path) -> None:
-    """A text of 24 MB in one piece without a marker: the live objects of Python stay far below its size."""
+    """A text of 24 MB in one part without a marker: the live objects of Python stay far below its size."""
     import tracemalloc
 
-    from rostok.text.sources import Spool, read_pieces
+    from rostok.text.sources import Spool, read_chunks
 
     rng = np.random.default_rng(0)
     words = np.array(["cat", "dog", "sat", "ran", "house", "tree\n"])
@@ -312,10 +312,10 @@ def test_memory_does_not_grow_with_the_text(here: Path) -> None:
             file.write(block)
     spool = Spool(here)
     tracemalloc.start()
-    for piece in read_pieces(here / "big.txt"):
-        spool.add(piece)
+    for chunk in read_chunks(here / "big.txt"):
+        spool.add(chunk)
     spool.split(0.1)
-    read = sum(len(text) for split in ("train", "valid") for text, _ in spool.pieces(split))
+    read = sum(len(text) for split in ("train", "valid") for text, _ in spool.chunks(split))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     spool.close()

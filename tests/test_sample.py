@@ -153,7 +153,9 @@ def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
         out = say("--interactive", "--tokens", "20", "--temperature", "0.7", *words)[1]
         session = sessions.pop()
-        read = b"".join(map(session.run.tokenizer.piece, session.reader.rows[0][1:])).decode(errors="replace")
+        read = b"".join(map(session.run.tokenizer.token_bytes, session.reader.rows[0][1:])).decode(
+            errors="replace"
+        )
         assert read.replace("\n", "") == out.replace("\n", "")
         return out
 

@@ -42,7 +42,7 @@ def test_same_ids_as_hugging_face(ours: Tokenizer, tmp_path: Path, text: str) ->
     ids = ours.encode(text)
     assert ids == hf(ours, tmp_path).encode(text).ids
     assert ours.decode(ids) == text
-    assert b"".join(ours.piece(i) for i in ids) == text.encode()
+    assert b"".join(ours.token_bytes(i) for i in ids) == text.encode()
 
 
 def test_same_ids_on_real_text(shared_data: Path, tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def _CACHED(made: list[Tokenizer] = []) -> Tokenizer:  # noqa: B006 (made once f
 
 def test_layout_of_the_ids(ours: Tokenizer) -> None:
     assert ours.start_id == 0
-    assert ours.piece(0) == START.encode()
-    assert {ours.piece(i) for i in range(1, 257)} == {bytes([b]) for b in range(256)}
+    assert ours.token_bytes(0) == START.encode()
+    assert {ours.token_bytes(i) for i in range(1, 257)} == {bytes([b]) for b in range(256)}
     assert ours.vocab_size == 420 == ours.encoding.n_vocab
     assert ours.name == "bpe-420"
 
@@ -120,7 +120,7 @@ def test_small_text_gives_a_small_vocabulary() -> None:
 
 
 def test_half_a_letter_is_decoded_as_replacement(ours: Tokenizer) -> None:
-    byte = next(i for i in range(257) if ours.piece(i) == b"\xd0")
+    byte = next(i for i in range(257) if ours.token_bytes(i) == b"\xd0")
     assert ours.decode([byte]) == "\ufffd"
 
 

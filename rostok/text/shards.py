@@ -38,7 +38,7 @@ VERSION = 1
 SHARD_TOKENS = 64_000_000  # a shard is closed at the first end of a text behind this
 BATCH_BYTES = 4 << 20  # text encoded at a time: bounds the memory
 
-Piece = tuple[str, bool]  # a text or a part of one; True where the text ends
+Chunk = tuple[str, bool]  # a text or a part of one; True where the text ends
 
 
 class Encoder(Protocol):
@@ -67,24 +67,24 @@ def token_dtype(vocab_size: int) -> np.dtype:
 
 def write_data(
     folder: str | Path,
-    splits: Mapping[str, Iterable[Piece]],
+    splits: Mapping[str, Iterable[Chunk]],
     tokenizer: Encoder,
     info: Mapping[str, Any] | None = None,
     threads: int | None = None,
 ) -> "Data":
-    """Encode pieces of text into a new shards folder and open it. Memory stays bounded for any amount of
+    """Encode chunks of text into a new shards folder and open it. Memory stays bounded for any amount of
     text.
 
-    splits: {"train": pieces, "valid": pieces}, a piece being (text, True where the text ends); see `whole`.
+    splits: {"train": chunks, "valid": chunks}, a chunk being (text, True where the text ends); see `whole`.
     info: entries added to the manifest (source, counts). The folder's old files are overwritten, not removed.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     shards: list[dict[str, Any]] = []
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
-        for name, pieces in splits.items():
+        for name, chunks in splits.items():
             with ShardWriter(folder, name, tokenizer.vocab_size, tokenizer.start_id) as writer:
-                for batch in _batches(pieces):
+                for batch in _batches(chunks):
                     encoded = tokenizer.encode_arrays([text for text, _ in batch], pool)
                     for (text, last), ids in zip(batch, encoded, strict=True):
                         writer.add(ids, len(text.encode()), last)
@@ -94,17 +94,17 @@ def write_data(
     return open_data(folder)
 
 
-def whole(texts: Iterable[str]) -> Iterator[Piece]:
-    """Texts as pieces: each is complete."""
+def whole(texts: Iterable[str]) -> Iterator[Chunk]:
+    """Texts as chunks: each is complete."""
     return ((text, True) for text in texts)
 
 
-def _batches(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
-    batch: list[Piece] = []
+def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    batch: list[Chunk] = []
     size = 0
-    for piece in pieces:
-        batch.append(piece)
-        size += len(piece[0])
+    for chunk in chunks:
+        batch.append(chunk)
+        size += len(chunk[0])
         if size >= BATCH_BYTES or len(batch) >= 1 << 14:
             yield batch
             batch, size = [], 0

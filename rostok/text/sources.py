@@ -1,12 +1,12 @@
 """Where text comes from: files of many kinds, the TinyStories data set, and a spool that splits texts in two.
 
     find_files      words like "books/*.txt" -> paths
-    read_pieces     path -> pieces of text
-    Spool.add       pieces -> one temporary file
+    read_chunks     path -> chunks of text
+    Spool.add       chunks -> one temporary file
     Spool.split     every text is training, held out or a duplicate
-    Spool.pieces    "train" or "valid" -> pieces again
+    Spool.chunks    "train" or "valid" -> chunks again
 
-A piece is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a
+A chunk is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a
 file larger than the memory passes through. All text is UTF-8 whatever the locale, "\\r\\n" becomes "\\n", a
 byte order mark goes, and so does white space at the two ends of a text.
 
@@ -43,7 +43,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rostok.errors import UserError
-from rostok.text.shards import Piece
+from rostok.text.shards import Chunk
 
 BLOCK = 1 << 20  # bytes read at a time
 LONG = 1 << 18  # characters; a longer text is encoded in parts
@@ -110,8 +110,8 @@ def kind(path: Path) -> str:
 # ---------------------------------------------------------------------------------------------- reading files
 
 
-def read_pieces(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Piece]:
-    """The texts of one file, in its order, as pieces. Empty texts come too: the spool counts and drops them.
+def read_chunks(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Chunk]:
+    """The texts of one file, in its order, as chunks. Empty texts come too: the spool counts and drops them.
 
     Raises UserError for bytes that are not UTF-8 (file and offset), broken JSON (line), a missing field.
     """
@@ -131,7 +131,7 @@ def read_pieces(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Pi
 
 def read_stream(
     file: BinaryIO | gzip.GzipFile, path: Path, options: ReadOptions = ReadOptions()
-) -> Iterator[Piece]:
+) -> Iterator[Chunk]:
     """The texts of an open, unpacked stream; path's suffix says their kind, its name stands in messages."""
     blocks = decode(file, path, options.errors)
     return _table(blocks, path, options) if kind(path) in TABLE_KINDS else _plain(blocks, path, options)
@@ -168,8 +168,8 @@ def decode(file: BinaryIO | gzip.GzipFile, path: Path, errors: str = "strict") -
             return
 
 
-def _plain(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Piece]:
-    """The pieces of a .txt file, trimmed."""
+def _plain(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Chunk]:
+    """The chunks of a .txt file, trimmed."""
     if options.split_by == "file":
         yield from trim(_unsplit(blocks))
         return
@@ -185,12 +185,12 @@ def _plain(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[
         )
 
 
-def _unsplit(blocks: Iterable[str]) -> Iterator[Piece]:
+def _unsplit(blocks: Iterable[str]) -> Iterator[Chunk]:
     yield from ((block, False) for block in blocks)
     yield "", True
 
 
-def split_at_marker(blocks: Iterable[str], marker: str) -> Iterator[Piece]:
+def split_at_marker(blocks: Iterable[str], marker: str) -> Iterator[Chunk]:
     """Cut a stream at lines that hold nothing but the marker (and blanks); a marker inside a line is text.
 
     >>> list(split_at_marker(["one\\n<|e", "nd|>\\ntwo <|end|>"], "<|end|>"))
@@ -211,8 +211,8 @@ def split_at_marker(blocks: Iterable[str], marker: str) -> Iterator[Piece]:
     yield "", True
 
 
-def _cut(lines: str, marker_line: re.Pattern[str], inside: bool) -> Iterator[Piece]:
-    """Whole lines -> pieces; the first of them is no line of its own when `inside`."""
+def _cut(lines: str, marker_line: re.Pattern[str], inside: bool) -> Iterator[Chunk]:
+    """Whole lines -> chunks; the first of them is no line of its own when `inside`."""
     skip = lines.find("\n") + 1 if inside else 0
     begin = 0
     for match in marker_line.finditer(lines, skip):
@@ -224,14 +224,14 @@ def _cut(lines: str, marker_line: re.Pattern[str], inside: bool) -> Iterator[Pie
         yield lines[begin:], False
 
 
-def trim(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Drop the white space at both ends of every text, however it is cut into pieces.
+def trim(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Drop the white space at both ends of every text, however it is cut into chunks.
 
     >>> list(trim([(" a ", False), (" b", False), ("\\n", True)]))
     [('a', False), ('  b', False), ('', True)]
     """
     begun, space = False, ""
-    for text, last in pieces:
+    for text, last in chunks:
         text = space + text if begun else text.lstrip()
         body = text.rstrip()
         space = text[len(body) :]
@@ -242,8 +242,8 @@ def trim(pieces: Iterable[Piece]) -> Iterator[Piece]:
             begun, space = False, ""
 
 
-def _table(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Piece]:
-    """The pieces of a .jsonl, .json or .csv file: a whole text each."""
+def _table(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Chunk]:
+    """The chunks of a .jsonl, .json or .csv file: a whole text each."""
     if kind(path) == ".csv":
         texts = _csv(_lines(blocks), path, options.field)
     elif kind(path) == ".json":
@@ -253,7 +253,7 @@ def _table(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[
     return (_clean(text, path, options.errors) for text in texts)
 
 
-def _clean(text: str, path: Path, errors: str) -> Piece:
+def _clean(text: str, path: Path, errors: str) -> Chunk:
     """Text out of a table: as strict as text out of a file (half a surrogate pair in JSON is no text)."""
     try:
         text.encode()
@@ -329,7 +329,7 @@ def _names(names: Iterable[str] | None) -> str:
     return ", ".join(repr(name) for name in names or []) or "nothing"
 
 
-def _parquet(path: Path, options: ReadOptions) -> Iterator[Piece]:
+def _parquet(path: Path, options: ReadOptions) -> Iterator[Chunk]:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -358,7 +358,7 @@ class Spool:
     """Every text once, as UTF-8 in one temporary file, with what is needed to split it: where each lies, its
     digest.
 
-    Memory: 32 bytes a text. add_* fills it, `split` decides, `pieces` reads. `given_valid` marks the texts
+    Memory: 32 bytes a text. add_* fills it, `split` decides, `chunks` reads. `given_valid` marks the texts
     of a validation file of the user's own: used as they are, and taken out of the training part where they
     stand in it.
     """
@@ -384,9 +384,9 @@ class Spool:
         """UTF-8 bytes of all texts so far."""
         return self._size
 
-    def add(self, piece: Piece) -> bool:
-        """Append a piece; gives whether a text (not an empty one) ended with it."""
-        text, last = piece
+    def add(self, chunk: Chunk) -> bool:
+        """Append a chunk; gives whether a text (not an empty one) ended with it."""
+        text, last = chunk
         raw = text.encode()
         self._file.write(raw)
         self._hash.update(raw)
@@ -473,7 +473,7 @@ class Spool:
     def bytes_of(self, split: str) -> int:
         return int((self.ranges[split][:, 1] - self.ranges[split][:, 0]).sum())
 
-    def pieces(self, split: str) -> Iterator[Piece]:
+    def chunks(self, split: str) -> Iterator[Chunk]:
         """The texts of "train" or "valid" in their order; long ones in parts, cut where no token lies
         across.
         """
@@ -494,7 +494,7 @@ class Spool:
         """Text of a split, evenly spread over it, about `limit` bytes: what a tokenizer is trained on."""
         share = min(1.0, limit / max(1, self.bytes_of(split)))
         credit = 0.0
-        for text, _ in self.pieces(split):
+        for text, _ in self.chunks(split):
             credit += share * len(text)
             if credit >= len(text) * (1 - 1e-9) or share == 1.0:
                 credit -= len(text)
@@ -527,8 +527,8 @@ def held_out_by_hash(digests: bytes, share: float) -> np.ndarray:
 _BORDER = re.compile(r"(?<=[^\W_])(?= [^\W\d_])|(?<=\S\n)(?=[^\W_])")
 
 
-def cut_long(blocks: Iterable[str], limit: int = 16 * LONG) -> Iterator[Piece]:
-    """A long text as pieces of about LONG characters, cut at safe borders; `last` is true on the last one.
+def cut_long(blocks: Iterable[str], limit: int = 16 * LONG) -> Iterator[Chunk]:
+    """A long text as chunks of about LONG characters, cut at safe borders; `last` is true on the last one.
 
     Text without any such border is cut anyway every `limit` characters (4 M).
     """
@@ -636,10 +636,10 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def first_texts(pieces: Iterable[Piece], count: int | None) -> Iterator[Piece]:
-    """Pieces up to the end of text number `count` that is not empty; all of them for None."""
+def first_texts(chunks: Iterable[Chunk], count: int | None) -> Iterator[Chunk]:
+    """Chunks up to the end of text number `count` that is not empty; all of them for None."""
     texts, filled = 0, False
-    for text, last in pieces:
+    for text, last in chunks:
         yield text, last
         filled = filled or bool(text)
         texts += last and filled

@@ -84,16 +84,16 @@ class Tokenizer:
         """The text of ids; bytes that are not UTF-8 (half a letter) become U+FFFD. ◆ is written
         `<|endoftext|>`.
         """
-        return b"".join(self._pieces[i] for i in ids).decode("utf-8", errors="replace")
+        return b"".join(self._token_bytes[i] for i in ids).decode("utf-8", errors="replace")
 
-    def piece(self, id: int) -> bytes:
+    def token_bytes(self, id: int) -> bytes:
         """The bytes of one token; `<|endoftext|>` for ◆, nothing for an id that the encoding leaves
         unused.
         """
-        return self._pieces[id]
+        return self._token_bytes[id]
 
     @cached_property
-    def _pieces(self) -> list[bytes]:
+    def _token_bytes(self) -> list[bytes]:
         pieces = [b""] * self.vocab_size
         for token, id in (*self.encoding._mergeable_ranks.items(), *self.encoding._special_tokens.items()):
             pieces[id] = token.encode() if isinstance(token, str) else token

@@ -21,7 +21,7 @@ class HeldOut:
         self, split: Split, tokenizer: Tokenizer, context: int, rows: int, batch: int, place: Ranks
     ) -> None:
         ids, targets = evaluation_rows(split, context, rows)
-        lengths = np.array([len(tokenizer.piece(i)) for i in range(tokenizer.vocab_size)])
+        lengths = np.array([len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)])
         lengths[tokenizer.start_id] = 0  # ◆ is no text: it has no bytes, and bits per byte leave its nats out
         self.rows, self.count, self.bytes = len(ids), targets.size, int(lengths[targets].sum())
         self.ids, self.targets = ids[place.rank :: place.world], targets[place.rank :: place.world]

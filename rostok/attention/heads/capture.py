@@ -24,12 +24,12 @@ from rostok.text.tokenizer import Tokenizer
 TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
 
 
-class Pieces(Protocol):
+class Spelling(Protocol):
     """What is needed of a tokenizer to know what its ids spell: the bytes of a token, the id of the start sign."""
 
     @property
     def start_id(self) -> int: ...
-    def piece(self, id: int, /) -> bytes: ...
+    def token_bytes(self, id: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Subject:
     def piece(self, i: int) -> str:
         if i == self.tokenizer.start_id:
             return "◆"
-        raw = self.tokenizer.piece(i)
+        raw = self.tokenizer.token_bytes(i)
         try:
             return raw.decode("utf-8")
         except UnicodeDecodeError:
@@ -208,9 +208,9 @@ class View:
 # ---- words of a text, whatever their pieces ----------------------------------------------------------------
 
 
-def spelling(tokenizer: Pieces, ids: Sequence[int]) -> list[bytes]:
+def spelling(tokenizer: Spelling, ids: Sequence[int]) -> list[bytes]:
     """The bytes that each token puts into the text; ◆ is a letter of its own."""
-    return ["◆".encode() if i == tokenizer.start_id else tokenizer.piece(int(i)) for i in ids]
+    return ["◆".encode() if i == tokenizer.start_id else tokenizer.token_bytes(int(i)) for i in ids]
 
 
 def places(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:

@@ -194,10 +194,10 @@ def from_shards(tokenizer: Tokenizer, folder: Path) -> list[Array]:
 
 def from_file(tokenizer: Tokenizer, path: Path) -> list[Array]:
     """The texts of a file, divided by lines of <|endoftext|>."""
-    from rostok.text.sources import read_pieces
+    from rostok.text.sources import read_chunks
 
     whole, parts = [], []
-    for part, last in read_pieces(path):
+    for part, last in read_chunks(path):
         parts.append(part)
         if last:
             whole.append("".join(parts))
@@ -477,7 +477,7 @@ def target_kinds(subject: Subject, texts: Sequence[Array]) -> Array:
     from rostok.measuring.gains import CLASSES, classes
 
     tokenizer = subject.tokenizer
-    pieces = [tokenizer.piece(i) for i in range(tokenizer.vocab_size)]
+    pieces = [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
     return np.array(CLASSES)[classes(target_list(texts, tokenizer.start_id, pieces))]
 
 

@@ -95,7 +95,7 @@ def tell(subject: Subject, name: str, first: str | None = None, tokens: int = TO
         raise UserError(
             f"the story has {len(ids)} tokens, the model sees {subject.context}; give a shorter --filler"
         )
-    ends = np.cumsum([0 if i == ids[0] else len(subject.tokenizer.piece(i)) for i in ids])
+    ends = np.cumsum([0 if i == ids[0] else len(subject.tokenizer.token_bytes(i)) for i in ids])
     mentions = [pieces_at(text, begin, 1 + len(name), ends) for begin in spans]
     splits = [[subject.piece(ids[i]) for i in mention] for mention in mentions]
     if any(split != splits[0] for split in splits):
@@ -478,7 +478,7 @@ def prompt(subject: Subject, text: str, name: str, noun: str) -> Prompt:
         raise UserError(
             f"the stories have up to {len(ids)} tokens, {subject.name} sees only {subject.context}"
         )
-    ends = np.cumsum([0, *(len(subject.tokenizer.piece(i)) for i in ids[1:])])
+    ends = np.cumsum([0, *(len(subject.tokenizer.token_bytes(i)) for i in ids[1:])])
     found = [i for i in range(len(text)) if text.startswith(name, i)]
     pieces = [place for begin in found for place in pieces_at(text, begin, len(name), ends)]
     return Prompt(np.array(ids), pieces, pieces_at(text, text.index(noun), len(noun), ends))

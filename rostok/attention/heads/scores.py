@@ -164,7 +164,11 @@ def copying(values: Array, proj: Array, unembed: Array, ids: npt.ArrayLike) -> A
 
 def token_pool(tokenizer: Tokenizer, counts: Array) -> Array:
     """Ids for random probes: whole UTF-8 pieces that are no sign, the middle 92 % by how often they come."""
-    ids = [i for i in range(tokenizer.vocab_size) if i != tokenizer.start_id and is_whole(tokenizer.piece(i))]
+    ids = [
+        i
+        for i in range(tokenizer.vocab_size)
+        if i != tokenizer.start_id and is_whole(tokenizer.token_bytes(i))
+    ]
     order = sorted(ids, key=lambda i: (-counts[i], i))
     edge = round(0.04 * len(order))
     return np.array(order[edge : len(order) - edge])

@@ -32,7 +32,7 @@ import numpy as np
 from rostok import __version__
 from rostok.attention.by_hand.examples import examples_json
 from rostok.attention.heads import scores
-from rostok.attention.heads.capture import Pieces, aim, open_subject, spelling
+from rostok.attention.heads.capture import Spelling, aim, open_subject, spelling
 from rostok.attention.heads.maps import read_text
 from rostok.attention.page import codec
 from rostok.attention.reference import forward, rms_norm, rope, softmax
@@ -78,7 +78,7 @@ def document(
     weights: Mapping[str, np.ndarray],
     config: Mapping[str, Any],
     ids: Sequence[int],
-    tokenizer: Pieces,
+    tokenizer: Spelling,
     *,
     run: str = "rostok",
     text: str = "own",
@@ -108,7 +108,7 @@ def document(
             raise UserError(
                 f"layer {layer + 1} of {run} gives weights that are not numbers; take an older step of the run"
             )
-    pieces, partial = zip(*(_piece(tokenizer.piece(int(i))) for i in ids), strict=True)
+    pieces, partial = zip(*(_piece(tokenizer.token_bytes(int(i))) for i in ids), strict=True)
     pieces = ["◆" if i == tokenizer.start_id else piece for i, piece in zip(ids, pieces, strict=True)]
     view = opening(pattern, spelling(tokenizer, ids), look)
     if steps is None:
@@ -160,7 +160,7 @@ def _short(x: float, digits: int = 4) -> float:
     return float(f"{x:.{digits}g}")
 
 
-def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Pieces) -> dict[str, Any]:
+def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Spelling) -> dict[str, Any]:
     """For every token how well it was foreseen: nats, probability, rank (1 is best), what was expected instead.
 
     Classes: start (position 0, nobody foretells it), new, seen (it stood earlier in the text), pair (it stood
@@ -179,7 +179,7 @@ def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Pieces) -> dict[st
         out["p"].append(_short(own))
         out["rank"].append(int((p > own).sum()) + 1)
         out["class"].append(kind)
-        names = ["◆" if i == tokenizer.start_id else _piece(tokenizer.piece(i))[0] for i in best]
+        names = ["◆" if i == tokenizer.start_id else _piece(tokenizer.token_bytes(i))[0] for i in best]
         out["top"].append([[name, _short(float(p[i]))] for name, i in zip(names, best, strict=True)])
         seen.add(ids[t])
         pairs.add((ids[t - 1], ids[t]))
