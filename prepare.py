@@ -14,7 +14,7 @@
     2. split    exact duplicates dropped; held out by a hash of the text's content, few texts by position
     3. learn    a byte-level BPE on the training part only
     4. encode   in parallel, batch after batch, into .npy shards
-    5. put      the finished folder in its place, at once
+    5. rename   the finished folder to its name
 
 Left out: cleaning, near duplicates, encodings other than UTF-8. See docs/data.md.
 """
@@ -23,11 +23,9 @@ import argparse
 import hashlib
 import json
 import os
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -36,23 +34,23 @@ from typing import Any
 from tqdm import tqdm
 
 from rostok.errors import Parser, UserError, run_main, standard_input
-from rostok.text import sources
-from rostok.text.shards import MANIFEST, Data, open_data, write_data
-from rostok.text.sources import Chunk, ReadOptions, Spool
+from rostok.files import new_folder
+from rostok.text import hub
+from rostok.text.shards import MANIFEST, Chunk, Data, file_sha256, open_data, write_data
+from rostok.text.sources import ReadOptions, find_files, first_texts, read_chunks, read_stream
+from rostok.text.spool import Spool
 from rostok.text.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
 STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
 TOKENIZER_BYTES = 32_000_000  # the tokenizer learns from at most this much text, evenly spread
 MAX_THREADS = 1024
-RECIPE_VERSION = 1  # a change here makes every folder be prepared anew
+RECIPE_VERSION = 1  # after a change here no old folder counts as ready
 
 
 @dataclass
 class Source:
-    """What is to be read: `recipe` identifies it, `train` and `valid` give chunks (valid None: split
-    train).
-    """
+    """What is to be read: `recipe` identifies it; `train` and `valid` are chunks (valid None: split train)."""
 
     name: str
     recipe: dict[str, Any] | None  # None: cannot be known beforehand (stdin)
@@ -85,48 +83,29 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
-        "--source",
-        nargs="+",
-        default=["stories"],
-        metavar="WORD",
-        help="stories, tinystories, files, folders, or -",
-    )
+    # fmt: off
+    add("--source", nargs="+", default=["stories"], metavar="WORD",
+        help="stories, tinystories, files, folders, or - (standard input)")
     add("--out", metavar="FOLDER", help="where the shards go (default data/NAME)")
     add("--valid", nargs="+", metavar="FILE", help="held-out text of your own, used as it is")
-    add(
-        "--valid-share", type=float, default=0.05, metavar="X", help="share held out otherwise (default 0.05)"
-    )
+    add("--valid-share", type=float, default=0.05, metavar="X",
+        help="share held out otherwise (default 0.05)")
     add("--vocab", type=int, metavar="N", help=f"size of the vocabulary to learn (default {VOCABULARY})")
-    add(
-        "--tokenizer",
-        metavar="NAME",
-        help="use this one: a data folder, a run folder, or gpt2, cl100k_base, ...",
-    )
-    add(
-        "--stories",
-        type=int,
-        metavar="N",
-        help=f"how many stories (default: stories {STORIES}, tinystories all)",
-    )
+    add("--tokenizer", metavar="NAME",
+        help="use this one: a data folder, a run folder, or gpt2, cl100k_base, ...")
+    add("--stories", type=int, metavar="N",
+        help=f"how many texts to read (default: {STORIES} built-in stories, all texts of other sources)")
     add("--seed", type=int, default=1, metavar="N", help="of the built-in stories (default 1)")
     add("--marker", default="<|endoftext|>", metavar="LINE", help="the line between two texts of a .txt file")
-    add(
-        "--split-by",
-        choices=("auto", "marker", "file"),
-        default="auto",
-        help="how a .txt file is cut into texts",
-    )
+    add("--split-by", choices=("auto", "marker", "file"), default="auto",
+        help="how a .txt file is cut into texts")
     add("--field", default="text", metavar="NAME", help="field of .jsonl/.json, column of .csv/.parquet")
-    add(
-        "--errors",
-        choices=("strict", "replace"),
-        default="strict",
-        help="what to do with bytes that are not UTF-8",
-    )
+    add("--errors", choices=("strict", "replace"), default="strict",
+        help="what to do with bytes that are not UTF-8")
     add("--threads", type=int, metavar="N", help="threads that encode (default: one for each core)")
-    add("--force", action="store_true", help="prepare again, replace what is there")
+    add("--force", action="store_true", help="prepare again, replace the folder that is there")
     add("--json", action="store_true", help="print the summary as one line of JSON")
+    # fmt: on
     args = parser.parse_args(argv)
     check(args)
     args.vocab = VOCABULARY if args.vocab is None else args.vocab
@@ -134,7 +113,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def check(args: argparse.Namespace) -> None:
-    """Refuse words that contradict each other before anything is read."""
+    """Refuse options that contradict each other before anything is read."""
     if args.out == "" or args.tokenizer == "" or "" in [*args.source, *(args.valid or [])]:
         raise UserError(
             "--source, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
@@ -161,7 +140,7 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-# ----------------------------------------------------------------------------------------- what is to be read
+# what is to be read
 
 
 def open_source(args: argparse.Namespace) -> Source:
@@ -186,14 +165,12 @@ def read_options(args: argparse.Namespace) -> ReadOptions:
 
 
 def utf8(word: str) -> str:
-    """A word from the command line or the file system read as UTF-8, whatever the locale made of it."""
+    """A word from the command line or a file's name as UTF-8, whatever the locale made of it."""
     return os.fsencode(word).decode(errors="replace")
 
 
 def built_in(count: int, seed: int) -> Source:
-    """The story grammar's stories. Its first stories are part of the recipe: a new grammar is a new
-    source.
-    """
+    """The stories of the grammar. The first ones are part of the recipe: a new grammar is a new source."""
     from rostok.text.stories.plots import generate_stories
 
     head = "\n".join(islice(generate_stories(count, seed), 20))
@@ -202,32 +179,26 @@ def built_in(count: int, seed: int) -> Source:
 
 
 def tinystories(count: int | None) -> Source:
-    """TinyStories as its authors published it: the first `count` training stories, and the whole validation
-    file.
-    """
-    dataset = sources.TINYSTORIES
-    train, valid = (sources.fetch(dataset, file) for file in (dataset.train, dataset.valid))
+    """TinyStories as its authors published it: the first `count` training stories, the whole validation file."""
+    dataset = hub.TINYSTORIES
+    train, valid = (hub.fetch(dataset, file) for file in (dataset.train, dataset.valid))
     recipe = {"repo": dataset.repo, "revision": dataset.revision, "stories": count}
-    return Source(
-        "tinystories",
-        recipe,
-        sources.first_texts(sources.read_chunks(train), count),
-        sources.read_chunks(valid),
-        [dataset.train.name, dataset.valid.name],
-    )
+    chunks = first_texts(read_chunks(train), count)
+    names = [dataset.train.name, dataset.valid.name]
+    return Source("tinystories", recipe, chunks, read_chunks(valid), names)
 
 
 def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> Source:
     if list(words) == ["-"]:
-        chunks = sources.read_stream(standard_input().buffer, Path("standard input"), options)
-        return Source("stdin", None, sources.first_texts(chunks, count))
-    files = sources.find_files(words)
+        chunks = read_stream(standard_input().buffer, Path("standard input"), options)
+        return Source("stdin", None, first_texts(chunks, count))
+    files = find_files(words)
     names = [utf8(file.name) for file in files]
-    hashes = [sources.sha256_of(file) for file in files]
+    hashes = [file_sha256(file) for file in files]
     recipe = {"files": list(zip(names, hashes, strict=True)), "options": asdict(options), "stories": count}
-    chunks = (chunk for file in files for chunk in sources.read_chunks(file, options))
+    chunks = (chunk for file in files for chunk in read_chunks(file, options))
     name = Path(words[0].rstrip("/")).name.split(".")[0].strip("*?[]") or "mine"
-    return Source(name, recipe, sources.first_texts(chunks, count), None, names)
+    return Source(name, recipe, first_texts(chunks, count), None, names)
 
 
 def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:
@@ -240,7 +211,7 @@ def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer |
 
 
 def existing(out: Path, recipe: str | None, force: bool) -> Data | None:
-    """The data that stands in `out` when this very recipe made it; None when there is room for new data.
+    """The data in `out` where this recipe made it; None where new data may be written.
 
     Raises UserError for other data without --force, and always for a folder that prepare.py did not write.
     """
@@ -258,14 +229,14 @@ def existing(out: Path, recipe: str | None, force: bool) -> Data | None:
     return None if force else data
 
 
-# --------------------------------------------------------------------------------------------------- the work
+# the work
 
 
 def prepare(
     source: Source, out: Path, args: argparse.Namespace, tokenizer: Tokenizer | None, recipe: str | None
 ) -> tuple[Data, dict[str, float]]:
-    """Steps 1 to 5 of the head of this file. Gives the new data and how long the steps took."""
-    with folder_beside(out) as folder, closing(Spool(folder)) as spool:
+    """Steps 1 to 5 of the head of this file. Returns the new data and how long the steps took."""
+    with new_folder(out, replace=True) as folder, closing(Spool(folder)) as spool:
         read(source, spool)
         how = spool.split(args.valid_share)
         learning = time.perf_counter()
@@ -292,7 +263,7 @@ def prepare(
 
 
 def read(source: Source, spool: Spool) -> None:
-    """Everything into the spool; a validation part that was given comes first."""
+    """Put everything into the spool, a validation part of the user's first."""
     with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
         for part in (source.valid, source.train):
             for chunk in part or ():
@@ -311,32 +282,7 @@ def with_bar(spool: Spool, split: str) -> Iterator[Chunk]:
             bar.update(len(text.encode()) if not bar.disable else 0)
 
 
-@contextmanager
-def folder_beside(out: Path) -> Iterator[Path]:
-    """A new folder beside `out` that takes its place at the end, or goes without a trace when something
-    fails. A link is followed: the folder that it names is replaced.
-    """
-    asked, out = out, Path(os.path.realpath(out))
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}-"))
-    except OSError as error:
-        raise UserError(f"cannot write {asked}: {error.strerror or error}; give another --out") from None
-    try:
-        yield folder
-        folder.chmod(0o755)
-        if out.exists():
-            old = folder.with_name(f"{folder.name}-old")
-            os.replace(out, old)
-            os.replace(folder, out)
-            shutil.rmtree(old)
-        else:
-            os.replace(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-# ------------------------------------------------------------------------------------------------ the summary
+# the summary
 
 
 def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
@@ -344,9 +290,7 @@ def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, ensure_ascii=False))
     elif timing["reused"]:
-        print(
-            f"{data.folder} is ready: made from the same text with the same options (--force makes it anew)"
-        )
+        print(f"{data.folder} is ready: made from the same text with the same options (--force: again)")
     else:
         print("\n".join(lines(summary)))
 
@@ -355,9 +299,8 @@ def summarise(data: Data) -> dict[str, Any]:
     manifest = data.manifest
     splits = {name: {**part} for name, part in manifest["splits"].items()}
     for part in splits.values():
-        part["bytes_per_token"] = round(
-            part["bytes"] / max(1, part["tokens"] - part["texts"]), 3
-        )  # without ◆
+        without_opening = max(1, part["tokens"] - part["texts"])
+        part["bytes_per_token"] = round(part["bytes"] / without_opening, 3)
     return {
         "out": str(data.folder),
         "tokenizer": manifest["tokenizer"]["name"],
@@ -374,7 +317,7 @@ def lines(summary: dict[str, Any]) -> Iterator[str]:
         part = summary[name]
         yield (
             f"{name:9} {part['texts']:>11,} texts {part['tokens']:>13,} tokens {part['bytes']:>14,} bytes"
-            f"  {part['bytes_per_token']:.2f} bytes a token"
+            f"  {part['bytes_per_token']:.2f} bytes per token"
         )
     dropped = f"{summary['duplicates']:,} duplicates and {summary['empty']:,} empty texts dropped"
     yield f"split     by {summary['split_by']}; {dropped}"

@@ -302,7 +302,8 @@ def test_memory_does_not_grow_with_the_text(here: Path) -> None:
     """A text of 24 MB in one part without a marker: the live objects of Python stay far below its size."""
     import tracemalloc
 
-    from rostok.text.sources import Spool, read_chunks
+    from rostok.text.sources import read_chunks
+    from rostok.text.spool import Spool
 
     rng = np.random.default_rng(0)
     words = np.array(["cat", "dog", "sat", "ran", "house", "tree\n"])

@@ -5,7 +5,7 @@
     data/NAME/train-00000.npy            ids, 1-D, uint16 (uint32 for a vocabulary above 65,536)
     data/NAME/train-00000.offsets.npy    int64: where each text of the shard begins, and the end of the last
 
-Every text is ◆ and its tokens; the next text's ◆ closes it. `np.load` opens every file; nothing is pickled.
+A text is stored as ◆ and its tokens; the ◆ of the next text ends it. `np.load` opens every file; nothing is pickled.
 
     with ShardWriter(folder, "train", vocab_size, start_id) as writer:   # writing, see also `write_data`
         writer.add(ids, text_bytes, last=True)
@@ -31,11 +31,12 @@ from typing import Any, BinaryIO, Protocol
 import numpy as np
 
 from rostok.errors import UserError, verb
+from rostok.files import write_file
 
 MANIFEST = "manifest.json"
 FORMAT = "rostok-shards"
 VERSION = 1
-SHARD_TOKENS = 64_000_000  # a shard is closed at the first end of a text behind this
+SHARD_TOKENS = 64_000_000  # a shard is closed at the first end of a text after so many
 BATCH_BYTES = 4 << 20  # text encoded at a time: bounds the memory
 
 Chunk = tuple[str, bool]  # a text or a part of one; True where the text ends
@@ -62,7 +63,13 @@ def token_dtype(vocab_size: int) -> np.dtype:
     return np.dtype("<u2") if vocab_size <= 1 << 16 else np.dtype("<u4")
 
 
-# ---------------------------------------------------------------------------------------------------- writing
+def file_sha256(path: Path) -> str:
+    """SHA-256 of a file's content, read block by block."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# writing
 
 
 def write_data(
@@ -72,8 +79,7 @@ def write_data(
     info: Mapping[str, Any] | None = None,
     threads: int | None = None,
 ) -> "Data":
-    """Encode chunks of text into a new shards folder and open it. Memory stays bounded for any amount of
-    text.
+    """Encode chunks of text into a new shards folder and open it. Memory stays bounded for any amount of text.
 
     splits: {"train": chunks, "valid": chunks}, a chunk being (text, True where the text ends); see `whole`.
     info: entries added to the manifest (source, counts). The folder's old files are overwritten, not removed.
@@ -126,9 +132,7 @@ def _write_manifest(
         "splits": {name: _totals([s for s in shards if s["split"] == name]) for name in names},
         "shards": shards,
     }
-    beside = folder / f"{MANIFEST}.{os.getpid()}.tmp"
-    beside.write_text(json.dumps(manifest, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, folder / MANIFEST)
+    write_file(folder / MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=2) + "\n", durable=True)
 
 
 def _totals(shards: list[dict[str, Any]]) -> dict[str, Any]:
@@ -159,9 +163,7 @@ class ShardWriter:
         self._close()
 
     def add(self, ids: np.ndarray, size: int, last: bool = True) -> None:
-        """Append the ids of a text (or of a part of it, `last` false), which stood for `size` bytes of
-        UTF-8.
-        """
+        """Append the ids of a text (or, with `last` false, of a part of it) that has `size` bytes of UTF-8."""
         if ids.size and int(ids.max()) >= self.vocab_size:
             raise ValueError(f"id {int(ids.max())} does not fit a vocabulary of {self.vocab_size}")
         if self._between_texts:
@@ -213,17 +215,12 @@ class ShardWriter:
             "texts": len(self._offsets),
             "tokens": self._tokens,
             "bytes": self._bytes,
-            "sha256": _file_sha256(self.folder / ids),
-            "offsets_sha256": _file_sha256(self.folder / offsets),
+            "sha256": file_sha256(self.folder / ids),
+            "offsets_sha256": file_sha256(self.folder / offsets),
         }
 
 
-def _file_sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-# ---------------------------------------------------------------------------------------------------- reading
+# reading
 
 
 @dataclass(frozen=True)
@@ -254,9 +251,7 @@ class Split:
         return self.read(int(self.starts[i]), int(self.starts[i + 1]))
 
     def read(self, start: int, stop: int) -> np.ndarray:
-        """The ids from start to stop of the whole stream; both must lie in one shard, as a text always
-        does.
-        """
+        """The ids from start to stop of the whole stream; both must be in one shard, as those of a text are."""
         shard = bisect.bisect_right(self.shard_starts, start) - 1
         base = self.shard_starts[shard]
         return self.arrays[shard][start - base : stop - base]
@@ -280,7 +275,7 @@ class Data:
         except KeyError:
             known = ", ".join(self._splits) or "nothing"
             raise UserError(
-                f"{self.folder} has no split {name}, only {known}; prepare the data anew"
+                f"{self.folder} has no split {name}, only {known}; prepare the data again"
             ) from None
 
     @cached_property
@@ -295,7 +290,7 @@ class Data:
         for shard, part in zip(shards, offsets, strict=True):
             if part[0] != 0 or part[-1] != shard["tokens"] or (part[1:] <= part[:-1]).any():
                 path = self.folder / shard["offsets"]
-                raise UserError(f"{path} does not say where texts begin; prepare the data anew with --force")
+                raise UserError(f"{path} does not say where texts begin; prepare the data again with --force")
         starts = [part[:-1] + base for part, base in zip(offsets, bases[:-1], strict=True)]
         totals = self.manifest["splits"][name]
         return Split(
@@ -325,11 +320,11 @@ def _map(path: Path, length: int, dtype: str) -> np.ndarray:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError, EOFError, SyntaxError, TokenError) as error:  # the last two: a junk header
         reason = str(error).split("\n")[0]
-        raise UserError(f"{path} cannot be read ({reason}); prepare the data anew with --force") from None
+        raise UserError(f"{path} cannot be read ({reason}); prepare the data again with --force") from None
     if array.shape != (length,) or array.dtype != np.dtype(dtype).newbyteorder("<"):
         raise UserError(
             f"{path} holds {array.shape} of {array.dtype}, the manifest says ({length},) of {dtype}; "
-            "prepare the data anew with --force"
+            "prepare the data again with --force"
         )
     return array.view(np.ndarray)  # the same memory, without the cost of memmap's own slicing
 
@@ -348,7 +343,7 @@ def open_data(folder: str | Path) -> Data:
         _check_manifest(path, manifest)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UserError(
-            f"{path} is damaged ({type(error).__name__}: {error}); prepare the data anew"
+            f"{path} is damaged ({type(error).__name__}: {error}); prepare the data again"
         ) from None
     return Data(folder, manifest)
 
@@ -357,11 +352,11 @@ def _check_manifest(path: Path, manifest: dict[str, Any]) -> None:
     if manifest.get("format") != FORMAT or manifest.get("version") != VERSION:
         raise UserError(
             f"{path} is {manifest.get('format')} version {manifest.get('version')}, wanted {FORMAT} version "
-            f"{VERSION}; prepare the data anew with this Rostok"
+            f"{VERSION}; prepare the data again with this Rostok"
         )
     if manifest["dtype"] not in ("uint16", "uint32"):
         raise UserError(
-            f"{path}: dtype {manifest['dtype']} is neither uint16 nor uint32; prepare the data anew"
+            f"{path}: dtype {manifest['dtype']} is neither uint16 nor uint32; prepare the data again"
         )
     for shard in manifest["shards"]:
         for name in (shard["file"], shard["offsets"]):
@@ -403,13 +398,14 @@ def verify(folder: str | Path) -> Data:
         offsets = _map(data.folder / shard["offsets"], shard["texts"] + 1, "int64")
         if not np.array_equal(np.flatnonzero(ids == data.start_id), offsets[:-1]) or offsets[-1] != len(ids):
             raise UserError(
-                f"{data.folder / shard['offsets']} does not point at the ◆ of the texts; prepare anew"
+                f"{data.folder / shard['offsets']} does not point at the ◆ of the texts; "
+                "prepare the data again with --force"
             )
         for name, wanted in ((shard["file"], shard["sha256"]), (shard["offsets"], shard["offsets_sha256"])):
-            if _file_sha256(data.folder / name) != wanted:
+            if file_sha256(data.folder / name) != wanted:
                 raise UserError(
                     f"{data.folder / name} was changed after it was written (its hash differs from the "
-                    "manifest's); prepare the data anew with --force"
+                    "manifest's); prepare the data again with --force"
                 )
     return data
 
@@ -422,5 +418,5 @@ def _check_ids(data: Data, name: str, ids: np.ndarray, step: int = 1 << 24) -> N
             raise UserError(
                 f"{data.folder / name} has the id {int(part[at])} at position {begin + at}, but the "
                 f"tokenizer {data.tokenizer_name} has only {data.vocab_size} ids; prepare the "
-                "data anew with --force"
+                "data again with --force"
             )

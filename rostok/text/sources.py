@@ -1,62 +1,45 @@
-"""Where text comes from: files of many kinds, the TinyStories data set, and a spool that splits texts in two.
+"""Where text comes from: files of many kinds, read as chunks.
 
-    find_files      words like "books/*.txt" -> paths
-    read_chunks     path -> chunks of text
-    Spool.add       chunks -> one temporary file
-    Spool.split     every text is training, held out or a duplicate
-    Spool.chunks    "train" or "valid" -> chunks again
+    find_files("books/*.txt")     words -> paths
+    read_chunks(path)             path -> chunks of text
+    first_texts(chunks, 100)      no more than so many texts
 
-A chunk is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a
-file larger than the memory passes through. All text is UTF-8 whatever the locale, "\\r\\n" becomes "\\n", a
-byte order mark goes, and so does white space at the two ends of a text.
+A chunk is (text, last): a whole text, or a part of a long one, with `last` true where the text ends; so a file larger
+than the memory passes through. Bytes are decoded by reading.py; white space at the two ends of a text is dropped.
 
     file                  texts
     .txt, any other       split at lines that hold only the marker; without such a line the file is one text
-    .jsonl .ndjson        a line each: the field of an object, or a plain string
+    .jsonl .ndjson        one a line: the field of an object, or a plain string
     .json                 a list of such objects or strings (read whole into memory)
-    .csv                  a row each: the column with the field's name
-    .parquet              a row each (needs pyarrow)
-    .gz behind any        unpacked while it is read
+    .csv                  one a row: the column with the field's name
+    .parquet              one a row (needs pyarrow)
+    .gz after any         unpacked while it is read
 
-Left out: other encodings than UTF-8, near duplicates, cleaning of any kind.
+Left out: other encodings than UTF-8, cleaning of any kind.
 """
 
-import codecs
 import csv
 import glob
 import gzip
-import hashlib
 import json
 import re
-import ssl
-import tempfile
-import urllib.error
-import urllib.request
 import zlib
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
-
 from rostok.errors import UserError
+from rostok.text.reading import BLOCK, CONVERT, check_text, decode
 from rostok.text.shards import Chunk
 
-BLOCK = 1 << 20  # bytes read at a time
-LONG = 1 << 18  # characters; a longer text is encoded in parts
-FEW_TEXTS = 20  # fewer are split by position
 TABLE_KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 FOLDER_KINDS = (".txt", *TABLE_KINDS)  # what a folder is searched for
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files become texts. split_by: auto | marker (there must be one) | file; errors: strict |
-    replace.
-    """
+    """How files become texts. split_by: auto | marker (there must be one) | file; errors: strict | replace."""
 
     marker: str = "<|endoftext|>"
     split_by: str = "auto"
@@ -64,7 +47,7 @@ class ReadOptions:
     field: str = "text"
 
 
-# ---------------------------------------------------------------------------------------------- finding files
+# finding files
 
 
 def find_files(words: Sequence[str]) -> list[Path]:
@@ -107,7 +90,7 @@ def kind(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
-# ---------------------------------------------------------------------------------------------- reading files
+# reading files
 
 
 def read_chunks(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Chunk]:
@@ -132,40 +115,15 @@ def read_chunks(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Ch
 def read_stream(
     file: BinaryIO | gzip.GzipFile, path: Path, options: ReadOptions = ReadOptions()
 ) -> Iterator[Chunk]:
-    """The texts of an open, unpacked stream; path's suffix says their kind, its name stands in messages."""
-    blocks = decode(file, path, options.errors)
+    """The texts of an open, unpacked stream. The path says which kind of file it is, and is named in messages."""
+    blocks = decode(
+        file, str(path), options.errors, f"{CONVERT}, or type --errors replace to put U+FFFD there"
+    )
     return _table(blocks, path, options) if kind(path) in TABLE_KINDS else _plain(blocks, path, options)
 
 
 def _open(path: Path) -> BinaryIO | gzip.GzipFile:
     return gzip.open(path, "rb") if path.suffix.lower() == ".gz" else open(path, "rb")
-
-
-def decode(file: BinaryIO | gzip.GzipFile, path: Path, errors: str = "strict") -> Iterator[str]:
-    """Blocks of text out of a stream of bytes: UTF-8, no byte order mark, "\\n" for "\\r\\n" also across
-    blocks.
-    """
-    decoder = codecs.getincrementaldecoder("utf-8")(errors)
-    done, held, begun = 0, "", False  # bytes given to the decoder; a "\r" that waits for its "\n"
-    while True:
-        raw = file.read(BLOCK)
-        waiting = len(decoder.getstate()[0])
-        try:
-            text = held + decoder.decode(raw, final=not raw)
-        except UnicodeDecodeError as error:
-            at = done - waiting + error.start
-            byte = f"0x{error.object[error.start]:02x}"
-            raise UserError(
-                f"{path}: byte {byte} at offset {at} is not UTF-8 ({error.reason}); "
-                "convert the file (iconv -f LATIN1 -t UTF-8), or type --errors replace to put U+FFFD there"
-            ) from None
-        if text and not begun:
-            text, begun = text.removeprefix("\ufeff"), True
-        held = "\r" if raw and text.endswith("\r") else ""
-        yield text.removesuffix(held).replace("\r\n", "\n")
-        done += len(raw)
-        if not raw:
-            return
 
 
 def _plain(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Chunk]:
@@ -176,7 +134,7 @@ def _plain(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[
     ends, begun = 0, False
     for text, last in trim(split_at_marker(blocks, options.marker)):
         begun = begun or bool(text)
-        if begun:  # nothing between two markers, or behind the last, is no text
+        if begun:  # nothing between two markers, or after the last, does not count as a text
             yield text, last
         ends, begun = ends + last, begun and not last
     if options.split_by == "marker" and ends < 2:
@@ -197,7 +155,7 @@ def split_at_marker(blocks: Iterable[str], marker: str) -> Iterator[Chunk]:
     [('one\\n', False), ('', True), ('two <|end|>', False), ('', True)]
     """
     line = re.compile(rf"^[ \t]*{re.escape(marker)}[ \t]*(?:\n|\Z)", re.MULTILINE)
-    rest, inside = "", False  # what may yet become a marker line; whether rest goes on inside a line
+    rest, inside = "", False  # what may still become a marker line; whether rest goes on inside a line
     for block in blocks:
         rest += block
         end = rest.rfind("\n") + 1
@@ -212,7 +170,7 @@ def split_at_marker(blocks: Iterable[str], marker: str) -> Iterator[Chunk]:
 
 
 def _cut(lines: str, marker_line: re.Pattern[str], inside: bool) -> Iterator[Chunk]:
-    """Whole lines -> chunks; the first of them is no line of its own when `inside`."""
+    """Whole lines -> chunks. `inside`: the first of them is the end of a line that began earlier."""
     skip = lines.find("\n") + 1 if inside else 0
     begin = 0
     for match in marker_line.finditer(lines, skip):
@@ -254,16 +212,10 @@ def _table(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[
 
 
 def _clean(text: str, path: Path, errors: str) -> Chunk:
-    """Text out of a table: as strict as text out of a file (half a surrogate pair in JSON is no text)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        if errors != "replace":
-            half = f"U+{ord(text[error.start]):04X}"
-            raise UserError(
-                f"{path}: a text holds half a character ({half}); --errors replace mends it"
-            ) from None
+    """Text out of a table: as strict as text out of a file (JSON can hold half a character)."""
+    if errors == "replace":
         text = text.encode(errors="replace").decode()
+    check_text(text, str(path), "type --errors replace to replace it")
     return text.replace("\r\n", "\n").strip(), True
 
 
@@ -299,8 +251,8 @@ def _json_lines(blocks: Iterator[str], path: Path, field: str) -> Iterator[str]:
 
 
 def _json(blocks: Iterator[str], path: Path, field: str) -> Iterator[str]:
-    whole = _parse("".join(blocks), str(path))
-    for number, entry in enumerate(whole if isinstance(whole, list) else [whole]):
+    content = _parse("".join(blocks), str(path))
+    for number, entry in enumerate(content if isinstance(content, list) else [content]):
         yield _field(entry, f"{path}, entry {number}", field)
 
 
@@ -309,7 +261,7 @@ def _parse(text: str, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f"{where} is not JSON ({error}); one object a line is .jsonl, one list is .json"
+            f"{where} is not JSON ({error}); a file with one object a line is .jsonl, one with a single list is .json"
         ) from None
 
 
@@ -349,291 +301,6 @@ def _parquet(path: Path, options: ReadOptions) -> Iterator[Chunk]:
                     )
     except pa.ArrowException as error:
         raise UserError(f"{path} is not a readable parquet file ({str(error).splitlines()[0]})") from None
-
-
-# -------------------------------------------------------------------------------------------------- splitting
-
-
-class Spool:
-    """Every text once, as UTF-8 in one temporary file, with what is needed to split it: where each lies, its
-    digest.
-
-    Memory: 32 bytes a text. add_* fills it, `split` decides, `chunks` reads. `given_valid` marks the texts
-    of a validation file of the user's own: used as they are, and taken out of the training part where they
-    stand in it.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._file = tempfile.TemporaryFile(dir=folder, prefix=".spool-")  # noqa: SIM115 (open while the spool lives)
-        self._bounds = array("q")  # begin, end of each text
-        self._digests = bytearray()  # 16 bytes each
-        self._size = self._begin = 0
-        self._hash = hashlib.sha256()
-        self._given = 0  # texts that come from the validation file; they are the first
-        self.empty = self.duplicates = 0
-        self.ranges: dict[str, np.ndarray] = {}  # split -> (texts, 2) begins and ends
-
-    def close(self) -> None:
-        self._file.close()
-
-    def __len__(self) -> int:
-        return len(self._digests) // 16
-
-    @property
-    def size(self) -> int:
-        """UTF-8 bytes of all texts so far."""
-        return self._size
-
-    def add(self, chunk: Chunk) -> bool:
-        """Append a chunk; gives whether a text (not an empty one) ended with it."""
-        text, last = chunk
-        raw = text.encode()
-        self._file.write(raw)
-        self._hash.update(raw)
-        self._size += len(raw)
-        return last and self._end_text()
-
-    def _end_text(self) -> bool:
-        filled = self._size > self._begin
-        if filled:
-            self._bounds.extend((self._begin, self._size))
-            self._digests += self._hash.digest()[:16]
-        else:
-            self.empty += 1
-        self._begin, self._hash = self._size, hashlib.sha256()
-        return filled
-
-    def end_of_valid(self) -> None:
-        """What was added until now is the validation part; what follows is the training part. UserError without any."""
-        if not len(self):
-            raise UserError("the files of --valid hold no text: give others, or leave --valid out")
-        self._given = len(self)
-
-    def split(self, valid_share: float) -> str:
-        """Drop exact duplicates and divide the rest; gives how: "given", "hash" or "position". Fills
-        `ranges`.
-
-        Raises UserError when there is no text, or one of the two parts would be empty.
-        """
-        bounds = np.frombuffer(self._bounds, dtype=np.int64).reshape(-1, 2)
-        first, number = first_of_equals(bytes(self._digests))
-        if self._given:
-            how, valid = "given", np.arange(len(self)) < self._given
-            keep = valid | (first & ~np.isin(number, number[valid]))
-        else:
-            how, keep = "hash", first
-            valid = held_out_by_hash(bytes(self._digests), valid_share)
-        self.duplicates = int(len(self) - keep.sum())
-        self.ranges = {"train": bounds[keep & ~valid], "valid": bounds[keep & valid]}
-        if how == "hash" and 0 < keep.sum() < FEW_TEXTS:
-            how, self.ranges = "position", self._split_by_position(bounds[keep], valid_share)
-        self._require_both(int(keep.sum()), how, valid_share)
-        return how
-
-    def _split_by_position(self, bounds: np.ndarray, share: float) -> dict[str, np.ndarray]:
-        """The last `share` of the bytes is held out, cut at the end of a line (else behind a word)."""
-        lengths = bounds[:, 1] - bounds[:, 0]
-        goal = int(lengths.sum() * (1 - share))
-        ends = np.cumsum(lengths)
-        text = min(int(np.searchsorted(ends, goal, side="right")), len(bounds) - 1)
-        begin, end = (int(x) for x in bounds[text])
-        cut = self._line_end(begin, begin + goal - int(ends[text] - lengths[text]), end)
-        train = np.concatenate([bounds[:text], [[begin, cut]]])
-        valid = np.concatenate([[[cut, end]], bounds[text + 1 :]])
-        return {"train": train[train[:, 0] < train[:, 1]], "valid": valid[valid[:, 0] < valid[:, 1]]}
-
-    def _line_end(self, begin: int, cut: int, end: int) -> int:
-        low, high = max(begin, cut - BLOCK), min(end, cut + BLOCK)
-        self._file.seek(low)
-        raw = self._file.read(high - low)
-        at = cut - low
-        for border in (b"\n", b" "):
-            places = [place for place in (raw.rfind(border, 0, at), raw.find(border, at)) if place >= 0]
-            if places:
-                return low + places[0] + 1
-        while at < len(raw) and raw[at] & 0xC0 == 0x80:  # inside a letter of several bytes
-            at += 1
-        return low + at
-
-    def _require_both(self, texts: int, how: str, share: float) -> None:
-        if texts == 0:
-            raise UserError("the source holds no text (only white space, if anything): give another file")
-        for part, ranges in self.ranges.items():
-            if len(ranges) == 0:
-                wish = (
-                    "another file"
-                    if how == "given"
-                    else f"--valid-share {0.2 if share < 0.2 else 0.1} or --valid FILE"
-                )
-                raise UserError(
-                    f"the {part} part would be empty: {texts} texts ({self.duplicates} duplicates dropped), "
-                    f"split by {how}, share {share} held out; give more texts, or type {wish}"
-                )
-
-    def bytes_of(self, split: str) -> int:
-        return int((self.ranges[split][:, 1] - self.ranges[split][:, 0]).sum())
-
-    def chunks(self, split: str) -> Iterator[Chunk]:
-        """The texts of "train" or "valid" in their order; long ones in parts, cut where no token lies
-        across.
-        """
-        for begin, end in self.ranges[split].tolist():
-            if end - begin <= LONG:
-                self._file.seek(begin)
-                yield self._file.read(end - begin).decode(), True
-            else:
-                yield from cut_long(self._blocks(begin, end))
-
-    def _blocks(self, begin: int, end: int) -> Iterator[str]:
-        decoder = codecs.getincrementaldecoder("utf-8")()
-        for at in range(begin, end, BLOCK):
-            self._file.seek(at)
-            yield decoder.decode(self._file.read(min(BLOCK, end - at)))
-
-    def sample(self, split: str, limit: int) -> Iterator[str]:
-        """Text of a split, evenly spread over it, about `limit` bytes: what a tokenizer is trained on."""
-        share = min(1.0, limit / max(1, self.bytes_of(split)))
-        credit = 0.0
-        for text, _ in self.chunks(split):
-            credit += share * len(text)
-            if credit >= len(text) * (1 - 1e-9) or share == 1.0:
-                credit -= len(text)
-                yield text
-
-
-def first_of_equals(digests: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """16-byte digests -> (is the first of its equals, a number that equals share)."""
-    words = np.frombuffer(digests, dtype=[("a", "<u8"), ("b", "<u8")])
-    order = np.lexsort((words["b"], words["a"]))  # stable: equals keep their order
-    ordered = words[order]
-    new = np.ones(len(words), dtype=bool)
-    new[1:] = ordered[1:] != ordered[:-1]
-    first, number = np.empty(len(words), dtype=bool), np.empty(len(words), dtype=np.int64)
-    first[order], number[order] = new, np.cumsum(new)
-    return first, number
-
-
-def held_out_by_hash(digests: bytes, share: float) -> np.ndarray:
-    """Which texts are held out: those whose digest, read as a fraction, is below the share. Stable for each
-    text.
-    """
-    words = np.frombuffer(digests, dtype="<u8")[::2]
-    return words < np.uint64(min(share, 1.0) * float(1 << 63)) * np.uint64(2)
-
-
-# A place where the text may be cut and encoded in two parts without changing an id: in front of a blank
-# between a letter or digit and a letter, or behind a line break between a visible sign and a letter or
-# digit. None of the split patterns (Qwen2's, gpt2, cl100k_base, o200k_base) has a match across such a place.
-_BORDER = re.compile(r"(?<=[^\W_])(?= [^\W\d_])|(?<=\S\n)(?=[^\W_])")
-
-
-def cut_long(blocks: Iterable[str], limit: int = 16 * LONG) -> Iterator[Chunk]:
-    """A long text as chunks of about LONG characters, cut at safe borders; `last` is true on the last one.
-
-    Text without any such border is cut anyway every `limit` characters (4 M).
-    """
-    rest = ""
-    for block in blocks:
-        rest += block
-        while len(rest) > LONG + 256:
-            match = _BORDER.search(rest, LONG)
-            cut = match.start() if match else limit if len(rest) > limit else 0
-            if not cut or cut >= len(rest) - 1:
-                break
-            yield rest[:cut], False
-            rest = rest[cut:]
-    yield rest, True
-
-
-# ------------------------------------------------------------------------------------------------ TinyStories
-
-
-@dataclass(frozen=True)
-class HubFile:
-    name: str
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class HubDataset:
-    """Two files of a data set on the Hugging Face hub, at one revision, with what they must be."""
-
-    repo: str
-    revision: str
-    train: HubFile
-    valid: HubFile
-
-
-TINYSTORIES = HubDataset(
-    repo="roneneldan/TinyStories",
-    revision="f54c09fd23315a6f9c86f9dc80f725de7d8f9c64",
-    train=HubFile(
-        "TinyStoriesV2-GPT4-train.txt",
-        2_227_753_162,
-        "6418d412de72888f52b5142c761ac21a582f7d1166f0bfbdb5f03ccfdec90443",
-    ),
-    valid=HubFile(
-        "TinyStoriesV2-GPT4-valid.txt",
-        22_502_601,
-        "6874bae9a4c1a4e7edcf0e53b86c17817e9cf881fc75ff2368da457b80c0585d",
-    ),
-)
-
-
-def fetch(dataset: HubDataset, file: HubFile) -> Path:
-    """The path of a file in the hub's local cache, downloaded (and resumed) if need be, size and hash
-    checked.
-
-    Raises UserError without network, and for a file that is not the one expected.
-    """
-    try:
-        path = Path(_download(dataset, file))
-    except Exception as error:  # the hub's client raises errors of several libraries
-        reason = " ".join(str(error).split())[:120]
-        raise UserError(
-            f"{file.name} of {dataset.repo} could not be downloaded ({type(error).__name__}: {reason}); "
-            "connect once, or stay offline with --source stories"
-        ) from None
-    found = (path.stat().st_size, sha256_of(path))
-    if found != (file.size, file.sha256):
-        raise UserError(
-            f"{path} has {found[0]} bytes, sha256 {found[1][:12]}, wanted {file.size}, {file.sha256[:12]}: "
-            "delete it and start again"
-        )
-    return path
-
-
-def _download(dataset: HubDataset, file: HubFile) -> str:
-    import huggingface_hub as hub
-
-    hub.logging.set_verbosity_error()  # its retries are no news: the outcome is
-    download = partial(
-        hub.hf_hub_download, dataset.repo, file.name, repo_type="dataset", revision=dataset.revision
-    )
-    try:
-        return download(local_files_only=True)
-    except hub.errors.LocalEntryNotFoundError:
-        _require_answer(hub.constants.ENDPOINT)
-        return download()
-
-
-def _require_answer(url: str) -> None:
-    """Raise OSError unless the address answers anything within seconds; the hub's client would try for half a
-    minute.
-    """
-    try:
-        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=10).close()
-    except urllib.error.HTTPError:
-        pass  # an answer, whatever it says
-    except urllib.error.URLError as error:
-        if not isinstance(error.reason, ssl.SSLError):
-            raise ConnectionError(f"{url} does not answer: {error.reason}") from None
-
-
-def sha256_of(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def first_texts(chunks: Iterable[Chunk], count: int | None) -> Iterator[Chunk]:

@@ -5,11 +5,10 @@
     tokenizer = load_tokenizer("data/stories")              # tiktoken does the encoding and the decoding
     tokenizer = load_tokenizer("gpt2")                      # published: gpt2, cl100k_base, ...
 
-In our tokenizers id 0 is ◆ (`<|endoftext|>`), ids 1 to 256 are the single bytes, then come the merges in the
-order in which they were learnt. tiktoken needs nothing but that order, so a token's rank is its id. The
-split pattern is the one of Qwen2 tokenizers: an exported run keeps its ids wherever Qwen2 tokenizers are
-known. Qwen2's NFC normalisation is left out: tiktoken has none, and without it decode(encode(text)) == text
-for every text.
+In our tokenizers id 0 is ◆ (`<|endoftext|>`), ids 1 to 256 are the single bytes, then come the merges in the order in
+which they were learnt. tiktoken needs only that order, so a token's rank is its id. The split pattern is the one of
+Qwen2 tokenizers: an exported run keeps its ids wherever Qwen2 tokenizers are known. Qwen2's NFC normalisation is left
+out: tiktoken has none, and without it decode(encode(text)) == text for every text.
 
 Left out: normalisers, several special tokens, any tokenizer that is not byte-level BPE.
 """
@@ -28,6 +27,7 @@ import tiktoken
 import tiktoken.load
 
 from rostok.errors import UserError
+from rostok.files import write_file
 
 START = "<|endoftext|>"  # ◆
 FILE_NAME = "tokenizer.json"
@@ -37,9 +37,7 @@ QWEN2_PATTERN = (
 )
 SMALLEST_VOCABULARY = 257  # ◆ and the 256 bytes
 LARGEST_VOCABULARY = 1_000_000  # to be learnt; the trainer takes its memory for all of it at once
-LONGEST_WORD = (
-    1000  # characters; the time that a word takes to learn from grows with the square of its length
-)
+LONGEST_WORD = 1000  # characters; the time to learn from a word grows with the square of its length
 DOWNLOAD_TIMEOUT = (5, 30)  # seconds to connect, seconds between two bytes
 
 
@@ -59,9 +57,7 @@ class Tokenizer:
         self._file_text = file_text
 
     def encode(self, text: str) -> list[int]:
-        """The ids of ordinary text: no ◆ is put in front, and a literal `<|endoftext|>` is only letters and
-        signs.
-        """
+        """The ids of ordinary text: no ◆ is put in front, and a literal `<|endoftext|>` is ordinary characters."""
         return self.encoding.encode_ordinary(text)
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -71,9 +67,7 @@ class Tokenizer:
     def encode_arrays(
         self, texts: Sequence[str], pool: ThreadPoolExecutor, group: int = 64
     ) -> list[np.ndarray]:
-        """As `encode_batch`, but uint32 arrays from a pool that lives on: what the shard writer needs for
-        speed.
-        """
+        """As `encode_batch`, but uint32 arrays, from a pool that the caller keeps: faster, for the shard writer."""
         groups = [texts[i : i + group] for i in range(0, len(texts), group)]
         return [ids for done in pool.map(self._encode_group, groups) for ids in done]
 
@@ -81,23 +75,19 @@ class Tokenizer:
         return [self.encoding.encode_to_numpy(text, disallowed_special=()) for text in texts]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of ids; bytes that are not UTF-8 (half a letter) become U+FFFD. ◆ is written
-        `<|endoftext|>`.
-        """
+        """The text of ids; bytes that are not UTF-8 (part of a character) become U+FFFD, ◆ `<|endoftext|>`."""
         return b"".join(self._token_bytes[i] for i in ids).decode("utf-8", errors="replace")
 
     def token_bytes(self, id: int) -> bytes:
-        """The bytes of one token; `<|endoftext|>` for ◆, nothing for an id that the encoding leaves
-        unused.
-        """
+        """The bytes of one token; `<|endoftext|>` for ◆, none for an id that the encoding leaves unused."""
         return self._token_bytes[id]
 
     @cached_property
     def _token_bytes(self) -> list[bytes]:
-        pieces = [b""] * self.vocab_size
+        found = [b""] * self.vocab_size
         for token, id in (*self.encoding._mergeable_ranks.items(), *self.encoding._special_tokens.items()):
-            pieces[id] = token.encode() if isinstance(token, str) else token
-        return pieces
+            found[id] = token.encode() if isinstance(token, str) else token
+        return found
 
     def save(self, folder: str | Path) -> Path:
         """Write folder/tokenizer.json: Hugging Face format, or `{"tiktoken": name}` for a published
@@ -105,9 +95,7 @@ class Tokenizer:
         """
         path = Path(folder) / FILE_NAME
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(f"{FILE_NAME}.{os.getpid()}.tmp")
-        beside.write_bytes(self._file_text.encode())
-        os.replace(beside, path)
+        write_file(path, self._file_text)
         return path
 
 
@@ -136,7 +124,10 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
 
 
 def cut_words(texts: Iterable[str]) -> Iterator[str]:
-    """The texts to learn from, cut inside words (or blanks) that fill a whole stretch of LONGEST_WORD characters."""
+    """Split texts inside any run of LONGEST_WORD characters without a word boundary.
+
+    BPE training takes time that grows with the square of a word's length.
+    """
     for text in texts:
         begin = 0
         for end in range(LONGEST_WORD, len(text), LONGEST_WORD):
@@ -162,8 +153,7 @@ def check_vocab_size(vocab_size: int) -> None:
 
 
 def load_tokenizer(where: str | Path) -> Tokenizer:
-    """A tokenizer from its file, from a folder that holds a tokenizer.json, or from tiktoken's published
-    names.
+    """A tokenizer from its file, from a folder that holds a tokenizer.json, or a published one by its name.
 
     Raises UserError for a missing or foreign file, an unknown name, and a name that cannot be downloaded.
     """
@@ -182,18 +172,16 @@ def _load_file(file: Path) -> Tokenizer:
         text = file.read_bytes().decode()
         published = json.loads(text).get("tiktoken")
     except (ValueError, AttributeError, RecursionError) as error:
-        raise UserError(f"{file} is not a tokenizer file ({error}); prepare the data anew") from None
+        raise UserError(f"{file} is not a tokenizer file ({error}); prepare the data again") from None
     if published and published not in tiktoken.list_encoding_names():
         raise UserError(
-            f"{file} names the encoding {published!r}, which tiktoken does not know; prepare the data anew"
+            f"{file} names the encoding {published!r}, which tiktoken does not know; prepare the data again"
         )
     return _published(published) if published else _from_json(text, str(file))
 
 
 def _from_json(text: str, where: str) -> Tokenizer:
-    """A Tokenizer from the text of a Hugging Face tokenizer.json. Only byte-level BPE with ◆ is
-    understood.
-    """
+    """A Tokenizer from the text of a Hugging Face tokenizer.json: byte-level BPE with ◆ only."""
     data = json.loads(text)
     try:
         vocab: dict[str, int] = data["model"]["vocab"]
@@ -223,23 +211,23 @@ def _from_json(text: str, where: str) -> Tokenizer:
             special_tokens=special,
             explicit_n_vocab=size,
         )
-    except (ValueError, TypeError) as error:  # ids such as 1.0, a split pattern that is no pattern
-        raise UserError(f"{where} is damaged ({error}); prepare the data anew") from None
+    except (ValueError, TypeError) as error:  # ids such as 1.0, a broken split pattern
+        raise UserError(f"{where} is damaged ({error}); prepare the data again") from None
     return Tokenizer(encoding, text, hashlib.sha256(text.encode()).hexdigest())
 
 
-def _byte_letters() -> dict[str, int]:
-    """The letter that stands for each byte in a Hugging Face byte-level vocabulary (GPT-2's table)."""
+def _byte_characters() -> dict[str, int]:
+    """The character that stands for each byte in a byte-level vocabulary (GPT-2's table) -> the byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in printable]
     return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(hidden)}
 
 
-_BYTE_OF = _byte_letters()
+_BYTE_OF = _byte_characters()
 
 
 def _token_bytes(token: str) -> bytes:
-    return bytes(_BYTE_OF[letter] for letter in token)
+    return bytes(_BYTE_OF[character] for character in token)
 
 
 def _published(name: str) -> Tokenizer:
@@ -268,9 +256,7 @@ def _read_url(url: str) -> bytes:
 
 @contextmanager
 def _downloads_give_up():
-    """tiktoken downloads without a time-out and would wait for ever behind a silent firewall: lend it
-    ours.
-    """
+    """Give tiktoken's downloads our time-outs: it has none, and waits for ever where a firewall drops packets."""
     original = tiktoken.load.read_file
     tiktoken.load.read_file = _read_url
     try:

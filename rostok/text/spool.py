@@ -1,0 +1,211 @@
+"""A spool: every text once in one temporary file, then split into a training part and a held-out part.
+
+    spool = Spool(folder)
+    spool.add(chunk)              chunk after chunk, a validation file's first
+    spool.end_of_valid()          only where there is such a file
+    spool.split(0.05)             every text becomes training, held out or a dropped duplicate
+    spool.chunks("train")         the texts of a part again, long ones cut where no token lies across
+
+Left out: near duplicates.
+"""
+
+import codecs
+import hashlib
+import re
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from rostok.errors import UserError
+from rostok.text.reading import BLOCK
+from rostok.text.shards import Chunk
+
+LONG = 1 << 18  # characters; a longer text is encoded in parts
+FEW_TEXTS = 20  # fewer are split by position
+
+
+class Spool:
+    """Every text as UTF-8 in one temporary file, with what the split needs: where each text is, and its digest.
+
+    Memory: 32 bytes a text. `end_of_valid()` marks all texts so far as the user's validation set: they are used
+    as they are, and equal texts of the training part are dropped.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = tempfile.TemporaryFile(dir=folder, prefix=".spool-")  # noqa: SIM115 (open while the spool lives)
+        self._bounds = array("q")  # begin, end of each text
+        self._digests = bytearray()  # 16 bytes each
+        self._size = self._begin = 0
+        self._hash = hashlib.sha256()
+        self._given = 0  # number of texts of the validation file; they come first
+        self.empty = self.duplicates = 0
+        self.ranges: dict[str, np.ndarray] = {}  # split -> (texts, 2) begins and ends
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._digests) // 16
+
+    @property
+    def size(self) -> int:
+        """UTF-8 bytes of all texts so far."""
+        return self._size
+
+    def add(self, chunk: Chunk) -> bool:
+        """Append a chunk. Returns whether a text that is not empty ended with it."""
+        text, last = chunk
+        raw = text.encode()
+        self._file.write(raw)
+        self._hash.update(raw)
+        self._size += len(raw)
+        return last and self._end_text()
+
+    def _end_text(self) -> bool:
+        filled = self._size > self._begin
+        if filled:
+            self._bounds.extend((self._begin, self._size))
+            self._digests += self._hash.digest()[:16]
+        else:
+            self.empty += 1
+        self._begin, self._hash = self._size, hashlib.sha256()
+        return filled
+
+    def end_of_valid(self) -> None:
+        """All texts so far are the validation part, those that follow the training part. UserError if none."""
+        if not len(self):
+            raise UserError("the files of --valid hold no text: give others, or leave --valid out")
+        self._given = len(self)
+
+    def split(self, valid_share: float) -> str:
+        """Drop exact duplicates, divide the rest into `ranges`; returns how: "given", "hash" or "position".
+
+        Raises UserError when there is no text, or one of the two parts would be empty.
+        """
+        bounds = np.frombuffer(self._bounds, dtype=np.int64).reshape(-1, 2)
+        first, number = first_of_equals(bytes(self._digests))
+        if self._given:
+            how, valid = "given", np.arange(len(self)) < self._given
+            keep = valid | (first & ~np.isin(number, number[valid]))
+        else:
+            how, keep = "hash", first
+            valid = held_out_by_hash(bytes(self._digests), valid_share)
+        self.duplicates = int(len(self) - keep.sum())
+        self.ranges = {"train": bounds[keep & ~valid], "valid": bounds[keep & valid]}
+        if how == "hash" and 0 < keep.sum() < FEW_TEXTS:
+            how, self.ranges = "position", self._split_by_position(bounds[keep], valid_share)
+        self._require_both(int(keep.sum()), how, valid_share)
+        return how
+
+    def _split_by_position(self, bounds: np.ndarray, share: float) -> dict[str, np.ndarray]:
+        """Hold out the last `share` of the bytes, cut at the end of a line (else after a word)."""
+        lengths = bounds[:, 1] - bounds[:, 0]
+        goal = int(lengths.sum() * (1 - share))
+        ends = np.cumsum(lengths)
+        text = min(int(np.searchsorted(ends, goal, side="right")), len(bounds) - 1)
+        begin, end = (int(x) for x in bounds[text])
+        cut = self._line_end(begin, begin + goal - int(ends[text] - lengths[text]), end)
+        train = np.concatenate([bounds[:text], [[begin, cut]]])
+        valid = np.concatenate([[[cut, end]], bounds[text + 1 :]])
+        return {"train": train[train[:, 0] < train[:, 1]], "valid": valid[valid[:, 0] < valid[:, 1]]}
+
+    def _line_end(self, begin: int, cut: int, end: int) -> int:
+        low, high = max(begin, cut - BLOCK), min(end, cut + BLOCK)
+        self._file.seek(low)
+        raw = self._file.read(high - low)
+        at = cut - low
+        for border in (b"\n", b" "):
+            found = [i for i in (raw.rfind(border, 0, at), raw.find(border, at)) if i >= 0]
+            if found:
+                return low + found[0] + 1
+        while at < len(raw) and raw[at] & 0xC0 == 0x80:  # inside a character of several bytes
+            at += 1
+        return low + at
+
+    def _require_both(self, texts: int, how: str, share: float) -> None:
+        if texts == 0:
+            raise UserError("the source holds no text (only white space, if anything): give another file")
+        for part, ranges in self.ranges.items():
+            if len(ranges) == 0:
+                wish = (
+                    "another file"
+                    if how == "given"
+                    else f"--valid-share {0.2 if share < 0.2 else 0.1} or --valid FILE"
+                )
+                raise UserError(
+                    f"the {part} part would be empty: {texts} texts ({self.duplicates} duplicates dropped), "
+                    f"split by {how}, share {share} held out; give more texts, or type {wish}"
+                )
+
+    def bytes_of(self, split: str) -> int:
+        return int((self.ranges[split][:, 1] - self.ranges[split][:, 0]).sum())
+
+    def chunks(self, split: str) -> Iterator[Chunk]:
+        """The texts of "train" or "valid" in their order; long ones in parts, cut where no token lies across."""
+        for begin, end in self.ranges[split].tolist():
+            if end - begin <= LONG:
+                self._file.seek(begin)
+                yield self._file.read(end - begin).decode(), True
+            else:
+                yield from cut_long(self._blocks(begin, end))
+
+    def _blocks(self, begin: int, end: int) -> Iterator[str]:
+        decoder = codecs.getincrementaldecoder("utf-8")()
+        for at in range(begin, end, BLOCK):
+            self._file.seek(at)
+            yield decoder.decode(self._file.read(min(BLOCK, end - at)))
+
+    def sample(self, split: str, limit: int) -> Iterator[str]:
+        """Text of a split, evenly spread over it, about `limit` bytes: what a tokenizer is trained on."""
+        share = min(1.0, limit / max(1, self.bytes_of(split)))
+        credit = 0.0
+        for text, _ in self.chunks(split):
+            credit += share * len(text)
+            if credit >= len(text) * (1 - 1e-9) or share == 1.0:
+                credit -= len(text)
+                yield text
+
+
+def first_of_equals(digests: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """16-byte digests -> (whether each is the first of its equals, a number that equal ones have in common)."""
+    words = np.frombuffer(digests, dtype=[("a", "<u8"), ("b", "<u8")])
+    order = np.lexsort((words["b"], words["a"]))  # stable: equals keep their order
+    ordered = words[order]
+    new = np.ones(len(words), dtype=bool)
+    new[1:] = ordered[1:] != ordered[:-1]
+    first, number = np.empty(len(words), dtype=bool), np.empty(len(words), dtype=np.int64)
+    first[order], number[order] = new, np.cumsum(new)
+    return first, number
+
+
+def held_out_by_hash(digests: bytes, share: float) -> np.ndarray:
+    """Which texts are held out: those whose digest, read as a fraction, is below the share."""
+    words = np.frombuffer(digests, dtype="<u8")[::2]
+    return words < np.uint64(min(share, 1.0) * float(1 << 63)) * np.uint64(2)
+
+
+# Where a text may be cut and encoded in two parts without changing an id: before a blank between a letter or
+# digit and a letter, or after a line break between a visible character and a letter or digit. None of the split
+# patterns (Qwen2's, gpt2, cl100k_base, o200k_base) has a match across such a border.
+_BORDER = re.compile(r"(?<=[^\W_])(?= [^\W\d_])|(?<=\S\n)(?=[^\W_])")
+
+
+def cut_long(blocks: Iterable[str], limit: int = 16 * LONG) -> Iterator[Chunk]:
+    """A long text as chunks of about LONG characters, cut at safe borders; `last` is true on the last one.
+
+    Text without any such border is cut anyway every `limit` characters (4 M).
+    """
+    rest = ""
+    for block in blocks:
+        rest += block
+        while len(rest) > LONG + 256:
+            match = _BORDER.search(rest, LONG)
+            cut = match.start() if match else limit if len(rest) > limit else 0
+            if not cut or cut >= len(rest) - 1:
+                break
+            yield rest[:cut], False
+            rest = rest[cut:]
+    yield rest, True
