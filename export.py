@@ -11,35 +11,33 @@ Left out: uploading (huggingface-cli upload does it), the optimizer's state.
 """
 
 import argparse
-import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from model import GPT, GPTConfig, build_model
 from rostok import __version__
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.files import write_file
+from rostok.files import new_folder, write_file
 from rostok.formats import hf
+from rostok.formats.model_card import model_card
 from rostok.runs import Run, load_run, read_tensors, signed
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
-KEPT = (
-    "rostok.json"  # what Hugging Face has no place for: the run's config, state and original post-processor
-)
+KEPT = "rostok.json"  # what Hugging Face has no file for: the run's config, state and original post-processor
 CHECK_TEXTS = (
     'Once upon a time there was a little girl. She said: "Let\'s go!"\n\n  The end.\t1234 + 5 = 1239\r\n',
     "Жил-был кот. Он любил молоко — и сметану! 猫はミルクが好き。 e\u0301 é ﬁ 🙂🙂 ",
-    "<|endoftext|> inside a text is only letters and signs",
+    "<|endoftext|> inside a text is ordinary characters",
 )
 
 
@@ -59,7 +57,7 @@ def export_hf(run: Run, out: Path, command: str) -> None:
     }
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
     try:
-        card = model_card(run, out.name, command)
+        card = model_card(run, config, out.name, command)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(
             f"{run.folder / 'config.yaml'} or {run.step_folder / 'state.json'} is damaged ({error}); "
@@ -67,7 +65,7 @@ def export_hf(run: Run, out: Path, command: str) -> None:
         ) from None
 
     with new_folder(out) as part:
-        save_file(weights, part / "model.safetensors", metadata={"format": "pt"})
+        write_file(part / "model.safetensors", save(weights, {"format": "pt"}), durable=True)
         write_json(part / "config.json", settings)
         write_json(part / "generation_config.json", generation_config(config))
         write_json(part / "tokenizer_config.json", hf.tokenizer_config(config.context))
@@ -79,24 +77,24 @@ def export_hf(run: Run, out: Path, command: str) -> None:
 
 
 def gpt_config(run: Run) -> GPTConfig:
-    """The config of a run that can be exported. Raises UserError for the window MLP and for another token than ◆."""
+    """The config of a run that can be exported. Raises UserError for a window MLP and for a start_id that is not ◆."""
     hf.refuse_window_mlp(run.model.config)
     assert isinstance(run.model, GPT)
     if run.model.config.start_id != run.tokenizer.start_id:
         raise UserError(
             f"{run.step_folder / 'state.json'} says start_id {run.model.config.start_id}, the tokenizer "
-            f"{run.tokenizer.start_id}; import the folder anew"
+            f"{run.tokenizer.start_id}; import the folder again"
         )
     return run.model.config
 
 
 def tokenizer_json(tokenizer: Tokenizer, folder: Path) -> str:
-    """The run's tokenizer.json; one made from its ranks where the run names a published encoding."""
+    """The run's tokenizer.json; where the run names a published encoding, one made from its ranks."""
     text = (folder / "tokenizer.json").read_text(encoding="utf-8")
     if "tiktoken" not in json.loads(text):
         return text
     encoding = tokenizer.encoding
-    return hf.tiktoken_to_json(encoding._pat_str, encoding._mergeable_ranks, encoding._special_tokens)
+    return hf.published_json(encoding._pat_str, encoding._mergeable_ranks, encoding._special_tokens)
 
 
 def generation_config(config: GPTConfig) -> dict[str, Any]:
@@ -105,127 +103,23 @@ def generation_config(config: GPTConfig) -> dict[str, Any]:
     return {**ids, "max_length": config.context}
 
 
-def check_out(out: Path) -> None:
-    """Raise UserError when `out` is no name for something new."""
+def check_new(out: Path) -> None:
+    """Raise UserError when `out` does not name something new."""
     if not out.name or out.name == "..":
         raise UserError(f"--out must be the name of something new. Got '{out}'")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; choose another --out or delete it first")
 
 
-@contextlib.contextmanager
-def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out` that becomes `out` at the end, or goes without a trace when something fails.
-
-    Raises UserError when `out` is taken or cannot be written.
-    """
-    check_out(out)
-    part = out.with_name(f".{out.name}.tmp")
-    try:
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir(parents=True)
-        yield part
-        part.rename(out)
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"cannot write {out}: {getattr(error, 'strerror', None) or error}; choose another --out"
-        ) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-
-
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     write_file(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", durable=True)
-
-
-# the model card
-
-
-def model_card(run: Run, name: str, command: str) -> str:
-    """README.md of the folder: what it is, what it was trained on, how well it does and how that was measured."""
-    config, state = gpt_config(run), run.state
-    count = sum(parameter.numel() for parameter in run.model.parameters())
-    return f"""---
-library_name: transformers
-pipeline_tag: text-generation
-tags: [rostok, qwen3, tiny]
----
-
-# {name}
-
-A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layers, {config.n_head} heads
-({config.kv_heads} for keys and values), width {config.d_model}, context {config.context} tokens, vocabulary \
-{config.vocab_size:,}. Architecture: Qwen3, no custom code.
-
-## Training data
-
-{training_data(run)}
-
-Step {state.get("step", "unknown")}, {state.get("tokens", 0):,} training tokens.
-
-## Held-out text
-
-{held_out(state, config)}
-
-## Use
-
-```python
-from transformers import pipeline
-
-write = pipeline("text-generation", model="{name}")
-print(write("Once upon a time", max_new_tokens=100, do_sample=True)[0]["generated_text"])
-```
-
-`<|endoftext|>` opens every text that the model has seen, so the tokenizer puts it in front of each prompt;
-`add_special_tokens=False` leaves it out. lm-evaluation-harness adds its own, hence `add_bos_token=False` there:
-
-```sh
-lm_eval --model hf --model_args pretrained={name},add_bos_token=False --tasks ...
-```
-
-Made with `{command}` (Rostok {__version__}). It is small, it makes things up, and it knows only texts like those above.
-"""
-
-
-def training_data(run: Run) -> str:
-    """The data section of the model card: from the shards' manifest where it still lies, else its path and hash."""
-    path = Path((run.config.get("data") or {}).get("path", "unknown"))
-    hashes = ", ".join(f"{split} `{digest}`" for split, digest in run.state.get("data_sha256", {}).items())
-    lines = [f"Token shards `{path.as_posix()}`" + (f" (SHA-256 of the ids: {hashes})." if hashes else ".")]
-    try:
-        manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return lines[0]
-    source = manifest.get("source")
-    if source:
-        lines.append(
-            f"Source: {source if isinstance(source, str) else json.dumps(source, ensure_ascii=False)}"
-        )
-    for split, counts in manifest.get("splits", {}).items():
-        numbers = ", ".join(f"{counts[key]:,} {key}" for key in ("texts", "tokens", "bytes") if key in counts)
-        lines.append(f"- {split}: {numbers}")
-    return "\n".join(lines)
-
-
-def held_out(state: Mapping[str, Any], config: GPTConfig) -> str:
-    """The perplexity section of the model card, with its protocol."""
-    if "valid_loss" not in state:
-        return "Not measured."
-    return (
-        f"Perplexity {state['perplexity']:.3f} a token (vocabulary {config.vocab_size:,}), "
-        f"{state['valid_loss']:.4f} nats a token, {state.get('bits_per_byte', float('nan')):.4f} bits a byte.\n\n"
-        f"Protocol: the training run's own check. Fixed rows of {config.context} tokens of the held-out split, each "
-        "opened by `<|endoftext|>`;\nthe mean over all their targets, the `<|endoftext|>` that closes a text among "
-        "them; bits a byte leave it out.\nPerplexities are comparable for the same tokenizer and protocol only; "
-        "bits a byte also across tokenizers."
-    )
 
 
 # Hugging Face folder -> run
 
 
 def import_hf(source: Path, out: Path) -> None:
-    """Write the run folder `out` from a Hugging Face folder. Raises UserError for what a GPT of Rostok has not."""
+    """Write the run folder `out` from a Hugging Face folder. Raises UserError for what no GPT of Rostok has."""
     config = hf.config_from_hf(read_json(source / "config.json"))
     text = read_text(source / "tokenizer.json")
     config["start_id"] = load_tokenizer(source).start_id
@@ -250,7 +144,7 @@ def import_hf(source: Path, out: Path) -> None:
         write_file(part / "latest", step.name + "\n", durable=True)
         if (source / "metrics.jsonl").is_file():
             shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
-        load_run(part, build_model)  # a run that does not open is not handed over
+        load_run(part, build_model)  # refuse here, not when the user opens it
 
 
 def read_text(path: Path) -> str:
@@ -353,21 +247,16 @@ def greedy(model: torch.nn.Module, ids: list[int], count: int, end_id: int) -> l
 
 def main(argv: Sequence[str]) -> int:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="a run folder; with --import a Hugging Face folder")
-    parser.add_argument("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
-    parser.add_argument("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
-    parser.add_argument(
-        "--type", choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)"
-    )
-    parser.add_argument(
-        "--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="compare the folder with the run through transformers"
-    )
-    parser.add_argument(
-        "--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder"
-    )
+    add = parser.add_argument
+    # fmt: off
+    add("run", type=Path, help="a run folder; with --import a Hugging Face folder")
+    add("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
+    add("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
+    add("--type", choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)")
+    add("--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)")
+    add("--check", action="store_true", help="compare the folder with the run through transformers")
+    add("--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder")
+    # fmt: on
     options = parser.parse_args(argv)
     if options.back and (options.to != "hf" or options.type or options.check or options.step):
         parser.error("--import takes no --to, --type, --check or --step")
@@ -375,7 +264,7 @@ def main(argv: Sequence[str]) -> int:
         parser.error("--check compares a Hugging Face folder; leave it out for --to gguf")
     if options.to != "gguf" and not options.back:
         refuse_gguf_words(options)
-    check_out(options.out)
+    check_new(options.out)
     if options.back:
         import_hf(options.run, options.out)
         print(f"wrote {options.out}; next: {verb('sample')} {options.out}")
@@ -401,12 +290,12 @@ def refuse_gguf_words(options: argparse.Namespace) -> None:
 
 
 def write_gguf(run: Run, out: Path, kind: str) -> int:
-    from rostok.formats.to_gguf import to_gguf
+    from rostok.formats.gguf_file import write_gguf_file
 
     config = gpt_config(run)
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
     tokenizer = json.loads(tokenizer_json(run.tokenizer, run.folder))
-    to_gguf(out, run.folder.resolve().name, weights, config, tokenizer, kind)
+    write_gguf_file(out, run.folder.resolve().name, weights, config, tokenizer, kind)
     print(f"wrote {out} ({kind})")
     return 0
 

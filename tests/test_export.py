@@ -1,7 +1,6 @@
 """export.py and rostok/formats/, proved by transformers and gguf: they share no code with us."""
 
 import dataclasses
-import doctest
 import json
 import os
 import sys
@@ -16,7 +15,7 @@ from safetensors.torch import load_file, save_file
 import export
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok.errors import UserError
-from rostok.formats import hf, to_gguf
+from rostok.formats import gguf_file, hf
 from rostok.runs import find_step, load_run
 from rostok.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 from rostok.training.folder import point_best, save_step
@@ -349,24 +348,29 @@ def test_a_folder_with_missing_files_or_weights_is_refused(tmp_path, tokenizer):
 
 
 def test_a_published_encoding_becomes_a_tokenizer_json(tokenizer):
-    """Ranks alone (what tiktoken publishes) give the same ids through the tokenizers library."""
+    """Ranks alone (what tiktoken publishes) give the same ids through the tokenizers library.
+
+    The special token comes after an unused id, as in cl100k_base.
+    """
     from tokenizers import Tokenizer as Theirs
 
     encoding = tokenizer.encoding
+    ranks = {token: rank - 1 for token, rank in encoding._mergeable_ranks.items()}
+    special = {"<|endoftext|>": len(ranks) + 1, "<|end|>": len(ranks) + 9}
     pattern = encoding._pat_str.replace(r"\p{N}|", r"\p{N}{1,3}+|").replace(r"\p{L}+", r"\p{L}++")
-    text = hf.tiktoken_to_json(pattern, encoding._mergeable_ranks, encoding._special_tokens)
+    text = hf.published_json(pattern, ranks, special)
     theirs = Theirs.from_str(text)
+    assert {name: theirs.token_to_id(name) for name in special} == special
     theirs.encode_special_tokens = True
-    ours = type(encoding)("x", pat_str=pattern, mergeable_ranks=encoding._mergeable_ranks, special_tokens={})
+    ours = type(encoding)("x", pat_str=pattern, mergeable_ranks=ranks, special_tokens={})
     for sample in [*TEXTS[:3], *export.CHECK_TEXTS]:
         assert theirs.encode(sample, add_special_tokens=False).ids == ours.encode_ordinary(sample)
-    merges = json.loads(text)["model"]["merges"]
-    assert merges == json.loads(tokenizer._file_text)["model"]["merges"]
 
 
-def test_ranks_without_merges_are_refused():
-    with pytest.raises(UserError, match="no merges"):
-        hf.split_by_rank(b"abc", {b"a": 0, b"b": 1, b"c": 2, b"abc": 3})
+def test_a_published_encoding_needs_transformers(monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers.convert_slow_tokenizer", None)
+    with pytest.raises(UserError, match=r'pip install "rostok\[hf\]"'):
+        hf.published_json("", {}, {})
 
 
 # GGUF
@@ -430,15 +434,10 @@ def test_a_split_pattern_that_llama_cpp_has_not_is_refused(tokenizer):
     content = json.loads(tokenizer._file_text)
     content["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = r"\S+|\s+"
     with pytest.raises(UserError, match="--to hf"):
-        to_gguf.pre_tokenizer(content)
+        gguf_file.pre_tokenizer(content)
 
 
 def test_load_tokenizer_reads_an_exported_folder(tmp_path, tokenizer):
     """The opening that export.py adds does not keep Rostok from reading the folder's tokenizer."""
     out = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "hf")
     assert load_tokenizer(out).encode(TEXTS[0]) == tokenizer.encode(TEXTS[0])
-
-
-@pytest.mark.parametrize("module", [hf, to_gguf])
-def test_the_examples_in_docstrings(module):
-    assert doctest.testmod(module).failed == 0

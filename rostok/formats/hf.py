@@ -3,8 +3,8 @@
     hf = weights_to_hf(weights, config)            # a dict of tensors for Qwen3ForCausalLM
     weights_from_hf(hf, config_from_hf(settings))  # the same dict back, bit for bit
 
-GPT is Qwen3 term for term, so nothing is computed here: the fused qkv is cut into q, k, v (or glued), names change,
-and that is all. The tokenizer is given the one thing that a run keeps in its token stream: ◆ in front of every text.
+A GPT is a Qwen3 term for term, so nothing is computed here: the fused qkv is cut into q, k, v (or put together), and
+names change. The tokenizer gets a rule that puts ◆ in front of every text, which in a run is part of the token stream.
 Left out: the window MLP (no counterpart exists); biases, RoPE scaling, sliding windows of other Qwen3 models (refused).
 """
 
@@ -100,7 +100,7 @@ def refuse_window_mlp(config: Any) -> None:
 def config_to_hf(config: Sizes) -> dict[str, Any]:
     """config.json of a Qwen3ForCausalLM. Raises UserError for the window MLP.
 
-    `rope_theta` stands there twice: transformers 5 reads `rope_parameters`, transformers 4 and others the old key.
+    `rope_theta` is there twice: transformers 5 reads `rope_parameters`, transformers 4 and others the old key.
     `dtype` says how to calculate; it is float32 whatever type the file stores, as everywhere in Rostok.
     """
     refuse_window_mlp(config)
@@ -138,7 +138,7 @@ def config_to_hf(config: Sizes) -> dict[str, Any]:
 
 
 def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what a GPT of Rostok has not.
+    """The `model:` section of a run from a Qwen3 config.json. Raises UserError for what no GPT of Rostok has.
 
     `start_id` is left out: the tokenizer knows it, and other programs leave bos_token_id empty.
     """
@@ -187,7 +187,7 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def post_processor_span(text: str) -> tuple[int, int]:
-    """Where the value of the top-level key "post_processor" stands in the text of a tokenizer.json."""
+    """Begin and end of the value of the top-level key "post_processor" in the text of a tokenizer.json."""
     match = re.search(r'"post_processor"\s*:\s*', text)
     if not match:
         raise UserError(
@@ -197,7 +197,7 @@ def post_processor_span(text: str) -> tuple[int, int]:
 
 
 def opening_processor(start_id: int, earlier: dict[str, Any] | None) -> dict[str, Any]:
-    """A post-processor of the tokenizers library that puts ◆ in front of each text, after the one that was there."""
+    """A post-processor of the tokenizers library that puts ◆ in front of each text, after an earlier one."""
     opening = {"SpecialToken": {"id": OPENING, "type_id": 0}}
     template = {
         "type": "TemplateProcessing",
@@ -244,7 +244,7 @@ def remove_opening(text: str, replaced: str) -> str:
 
 
 def found_processor(text: str, start_id: int) -> str | None:
-    """What `add_opening` replaced, read from its result (spacing may differ); None where that is not one."""
+    """What `add_opening` replaced, found in its result (spacing may differ); None for another text."""
     template = opening_processor(start_id, None)
     match json.loads(text).get("post_processor"):
         case {"type": "Sequence", "processors": [earlier, last]} if last == template:
@@ -272,73 +272,26 @@ def tokenizer_config(context: int) -> dict[str, Any]:
     }
 
 
-def byte_letters() -> dict[int, str]:
-    """GPT-2's printable letter for each byte, the alphabet of a byte-level tokenizer.json.
+def published_json(pattern: str, ranks: Mapping[bytes, int], specials: Mapping[str, int]) -> str:
+    """A published tiktoken encoding as tokenizer.json, by transformers' converter.
 
-    >>> byte_letters()[32], byte_letters()[65], len(set(byte_letters().values()))
-    ('Ġ', 'A', 256)
+    pattern, ranks, specials: `encoding._pat_str`, `._mergeable_ranks`, `._special_tokens`. Raises UserError when
+    transformers is not installed.
     """
-    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    letters = {byte: chr(byte) for byte in printable}
-    rest = [byte for byte in range(256) if byte not in letters]
-    return letters | {byte: chr(256 + i) for i, byte in enumerate(rest)}
-
-
-def split_by_rank(piece: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes]:
-    """The last merge that builds `piece`: BPE with every rank below its own leaves exactly two parts."""
-    parts = [bytes([byte]) for byte in piece]
-    while len(parts) > 2:
-        known = [(ranks.get(a + b, ranks[piece]), i) for i, (a, b) in enumerate(itertools.pairwise(parts))]
-        rank, i = min(known)
-        if rank >= ranks[piece]:
-            raise UserError(
-                f"the published tokenizer has no merges for {piece!r}; it cannot be written as tokenizer.json"
-            )
-        parts[i : i + 2] = [parts[i] + parts[i + 1]]
-    return parts[0], parts[1]
-
-
-def tiktoken_to_json(pattern: str, ranks: Mapping[bytes, int], specials: Mapping[str, int]) -> str:
-    """A published tiktoken encoding as tokenizer.json: ranks become merges, `ignore_merges` keeps whole pieces whole.
-
-    pattern, ranks, specials: `encoding._pat_str`, `._mergeable_ranks`, `._special_tokens`.
-    """
-    letters = byte_letters()
-
-    def spell(piece: bytes) -> str:
-        return "".join(letters[byte] for byte in piece)
-
-    ordered = sorted(ranks, key=lambda piece: ranks[piece])
-    merges = [[spell(part) for part in split_by_rank(piece, ranks)] for piece in ordered if len(piece) > 1]
-    added = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
-    # In the regex library of tokenizers `{1,3}+` means "repeated", not "possessive"; plain `{1,3}` matches the same.
-    split = {
-        "type": "Split",
-        "pattern": {"Regex": pattern.replace("}+", "}")},
-        "behavior": "Isolated",
-        "invert": False,
-    }
-    content = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [{"id": number, "content": name} | added for name, number in specials.items()],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]},
-        "post_processor": None,
-        "decoder": byte_level,
-        "model": {
-            "type": "BPE",
-            "dropout": None,
-            "unk_token": None,
-            "continuing_subword_prefix": None,
-            "end_of_word_suffix": None,
-            "fuse_unk": False,
-            "byte_fallback": False,
-            "ignore_merges": True,
-            "vocab": {spell(piece): ranks[piece] for piece in ordered},
-            "merges": merges,
-        },
-    }
-    return json.dumps(content, ensure_ascii=False, indent=2)
+    try:
+        from transformers.convert_slow_tokenizer import TikTokenConverter
+    except ImportError:
+        raise UserError(
+            "this run has a published tokenizer, and writing that as tokenizer.json needs transformers; "
+            'install it with: pip install "rostok[hf]"'
+        ) from None
+    # In the regex library of tokenizers `{1,3}+` means "repeated", not "possessive"; `{1,3}` matches the same text.
+    converter: Any = TikTokenConverter(pattern=pattern.replace("}+", "}"))
+    converter.load_tiktoken_bpe = lambda _: dict(ranks)
+    vocab, merges = converter.extract_vocab_merges_from_model("")
+    vocab |= (
+        specials  # a special token keeps its id only if the vocabulary has it, where ids before it are unused
+    )
+    converter.extract_vocab_merges_from_model = lambda _: (vocab, merges)
+    converter.extra_special_tokens = list(specials)
+    return converter.converted().to_str(pretty=True)

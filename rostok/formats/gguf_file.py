@@ -1,9 +1,10 @@
 """A GPT as one GGUF file for llama.cpp and Ollama: weights, sizes and tokenizer, architecture `qwen3`.
 
-    to_gguf(Path("rostok.gguf"), "rostok", weights, config, tokenizer, "F16")
+    write_gguf_file(Path("rostok.gguf"), "rostok", weights, config, tokenizer, "F16")
 
-Matrices become F32, F16 or Q8_0 (blocks of 32 weights with one scale; a matrix whose rows are no multiple of 32 stays
-F16); the gains of the norms stay F32. llama.cpp turns RoPE's halves for qwen3 as Rostok does, so no row is permuted.
+Matrices become F32, F16 or Q8_0 (blocks of 32 weights with one scale; F16 where the length of a row is not a multiple
+of 32); the gains of the norms stay F32. For qwen3, llama.cpp pairs the halves of a head in RoPE as Rostok does, so no
+row is permuted.
 Left out: K-quants, imatrix, splitting: `llama-quantize` makes them from an F32 file.
 """
 
@@ -15,9 +16,10 @@ import torch
 from torch import Tensor
 
 from rostok.errors import UserError
+from rostok.files import refusing, replacing
 from rostok.formats.hf import OPENING, Sizes
 
-# Split patterns that llama.cpp knows under a name. It has them built in: a GGUF file carries the name only.
+# Split patterns that are built into llama.cpp under a name; a GGUF file holds the name only.
 PRE_TOKENIZERS = {
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
@@ -26,7 +28,7 @@ PRE_TOKENIZERS = {
 NORMAL, CONTROL, UNUSED = 1, 3, 5  # token types of GGUF
 
 
-def to_gguf(
+def write_gguf_file(
     out: Path,
     name: str,
     weights: Mapping[str, Tensor],
@@ -37,7 +39,7 @@ def to_gguf(
     """Write the file `out`, whole or not at all.
 
     weights: under Hugging Face's names (hf.weights_to_hf); tokenizer: the content of tokenizer.json;
-    kind: F32, F16 or Q8_0. Raises UserError: no gguf package, a tokenizer that llama.cpp does not know, `out` exists.
+    kind: F32, F16 or Q8_0. Raises UserError: no gguf package, a tokenizer that llama.cpp does not know, a full disk.
     """
     try:
         import gguf
@@ -45,24 +47,19 @@ def to_gguf(
         raise UserError(
             '--to gguf needs the gguf package; install it with: pip install "rostok[gguf]"'
         ) from None
-    if out.exists():
-        raise UserError(f"{out} exists already; choose another --out or delete it first")
-    part = out.with_name(f".{out.name}.tmp")
-    try:
-        part.parent.mkdir(parents=True, exist_ok=True)
-        writer = gguf.GGUFWriter(part, "qwen3")
-        add_sizes(writer, name, config, gguf.LlamaFileType[{"F32": "ALL_F32"}.get(kind, f"MOSTLY_{kind}")])
-        add_tokenizer(writer, tokenizer, config)
-        add_weights(writer, weights, config, kind)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
-        part.replace(out)
-    except OSError as error:
-        raise UserError(f"cannot write {out}: {error.strerror}; choose another --out") from None
-    finally:
-        part.unlink(missing_ok=True)
+    with refusing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(out) as part:
+            writer = gguf.GGUFWriter(part, "qwen3")
+            add_sizes(
+                writer, name, config, gguf.LlamaFileType[{"F32": "ALL_F32"}.get(kind, f"MOSTLY_{kind}")]
+            )
+            add_tokenizer(writer, tokenizer, config)
+            add_weights(writer, weights, config, kind)
+            writer.write_header_to_file()
+            writer.write_kv_data_to_file()
+            writer.write_tensors_to_file()
+            writer.close()
 
 
 def add_sizes(writer: Any, name: str, config: Sizes, file_type: int) -> None:
@@ -103,7 +100,7 @@ def add_tokenizer(writer: Any, tokenizer: Mapping[str, Any], config: Sizes) -> N
 
 
 def pre_tokenizer(tokenizer: Mapping[str, Any]) -> str:
-    """llama.cpp's name for the pattern that splits text before BPE. Raises UserError for a pattern it has not."""
+    """llama.cpp's name for the pattern that splits text before BPE. Raises UserError for one that it does not know."""
     steps = tokenizer["pre_tokenizer"].get("pretokenizers", [])
     pattern = next((step["pattern"]["Regex"] for step in steps if step["type"] == "Split"), None)
     if pattern not in PRE_TOKENIZERS:
