@@ -10,11 +10,10 @@ How a story is made:
     3. sentences  `tell` draws a frame for each step and fills it from the cast; `say` makes dialogue
     4. polish     a/an and capital letters, once over the finished text
 
-Steps 1, 3 and 4 are rostok.text.stories.teller; this file has the plots and the measures. Story i is a pure function
-of (seed, i) on every platform. Every story plants a thing, a name or a word and comes back to it sentences
-later (`Story.planted`); its names, its song and its sayings are its own, too, so that a model has something to
-look back for. Left out: tenses other than the past, knowledge of the world beyond one story, and any claim to
-literature.
+Steps 1, 3 and 4 are teller.py; this file has the plots and the measures. Story i is a pure function of (seed, i) on
+every platform. Every story names a thing, a person or a word early and comes back to it sentences later
+(`Story.planted`). Its names, its song and its sayings are its own, too, so that a model has something to look back for.
+Left out: tenses other than the past, knowledge of the world beyond one story.
 """
 
 import argparse
@@ -28,14 +27,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rostok.errors import UserError, run_main
-from rostok.text.stories.teller import Being, Place, Story
+from rostok.text.stories.teller import Being, Location, Story
 
-# ---- plots -------------------------------------------------------------------------------------------------
+# plots
 
 OUTDOORS = ("wild", "water", "green")
 
 
-def begin(s: Story, place: Place, friend: bool = True) -> None:
+def begin(s: Story, place: Location, friend: bool = True) -> None:
     """Who the hero is, and the friend (unless the plot brings them together), and a look around."""
     s.tell("open", "song", "?habit")
     if friend:
@@ -44,8 +43,8 @@ def begin(s: Story, place: Place, friend: bool = True) -> None:
     look_around(s, place)
 
 
-def look_around(s: Story, place: Place) -> None:
-    """What there is to see, hear and smell; outdoors, not when all lies under snow."""
+def look_around(s: Story, place: Location) -> None:
+    """What there is to see, hear and smell; outdoors only when there is no snow."""
     if place.sort == "house" or s.season != "snow":
         s.tell("?detail." + place.sort)
 
@@ -504,11 +503,11 @@ def generate_stories(count: int, seed: int = 0) -> Iterator[str]:
     return (str(make_story(seed, index)) for index in range(count))
 
 
-# ---- measures ----------------------------------------------------------------------------------------------
+# measures
 
 
 def measure(stories: Sequence[str]) -> dict[str, float]:
-    """Length (words), variety (word forms, entropy in bits a word) and redundancy (gzip) of some texts."""
+    """Length (words), variety (word forms, entropy in bits per word) and redundancy (gzip) of some texts."""
     text = "\n\n".join(stories)
     forms = Counter(re.findall(r"[a-z]+", text.lower()))
     plain = set(re.findall(r"\b[a-z]+\b", text))

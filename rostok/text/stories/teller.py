@@ -1,10 +1,9 @@
 """The story teller: word lists, a small world, sentences filled from frames. The plots are in plots.py.
 
-A frame is a line of rostok/text/stories/words/frames.txt or plots.txt. `{h.s} [ran|walked] {p.to} {quickly}.` draws one
-of [ran|walked] and an item of the list {quickly}, and looks up the roles: {h.s} is the hero as a subject
-(the name, or a pronoun where it cannot mean anybody else), {p.to} is "to the forest". `Story.tell` draws a
-frame of a section and fills it, `Story.say` makes direct speech, `polish` sees to a/an and capitals. Left
-out: grammar that no frame has.
+A frame is a line of words/frames.txt or words/plots.txt. `{h.s} [ran|walked] {p.to} {quickly}.` draws one of
+[ran|walked] and an item of the list {quickly}, and looks up the roles: {h.s} is the hero as a subject (the name, or a
+pronoun where it cannot mean anybody else), {p.to} is "to the forest". `Story.tell` draws a frame of a section and fills
+it, `Story.say` makes direct speech, `polish` corrects a/an and capitals. Left out: grammar that no frame has.
 """
 
 import random
@@ -15,39 +14,40 @@ from functools import cache
 from importlib import resources
 from typing import Any
 
-Frame = tuple[Any, ...]  # of str (as it stands), list (draw one Frame), (role, form) (look it up in the cast)
+Frame = tuple[
+    Any, ...
+]  # of str (ordinary text), list (draw one Frame), (role, form) (look it up in the cast)
 Forms = dict[str, Any]  # form -> str, or a list of str to draw from
 
 TABLES = ("animals", "things", "places", "foods", "jobs", "relations", "troubles", "verbs")
 ROLES = {
-    **{
-        "h": "hero",
-        "f": "friend",
-        "e": "elder of the hero's family",
-        "k": "grown-up helper",
-        "c": "a nameless creature",
-    },
-    **{
-        "x": "who acts in this frame",
-        "y": "whom x turns to",
-        "t": "the thing",
-        "u": "another thing",
-        "v": "a third thing",
-    },
-    **{
-        "p": "the place",
-        "q": "another place",
-        "z": "where the hero lives",
-        "w": "weather",
-        "o": "food",
-        "n": "an invented name or a word",
-    },
-    **{"b": "what the plot is about", "i": "a detail of it", "r": "a whole clause", "g": "the hero's song"},
-    **{"m1": "first landmark", "m2": "second landmark", "m3": "third landmark"},
+    "h": "hero",
+    "f": "friend",
+    "e": "elder of the hero's family",
+    "k": "grown-up helper",
+    "c": "a nameless creature",
+    "x": "who acts in this frame",
+    "y": "whom x turns to",
+    "t": "the thing",
+    "u": "another thing",
+    "v": "a third thing",
+    "p": "the place",
+    "q": "another place",
+    "z": "where the hero lives",
+    "w": "weather",
+    "o": "food",
+    "n": "an invented name or a word",
+    "b": "what the plot is about",
+    "i": "a detail of it",
+    "r": "a whole clause",
+    "g": "the hero's song",
+    "m1": "first landmark",
+    "m2": "second landmark",
+    "m3": "third landmark",
 }
 
 
-# ---- word lists --------------------------------------------------------------------------------------------
+# word lists
 
 
 def read_sections(name: str) -> dict[str, list[str]]:
@@ -135,7 +135,7 @@ def words() -> Words:
     return Words()
 
 
-# ---- the world ---------------------------------------------------------------------------------------------
+# the world
 
 PRONOUNS = {
     "girl": {"he": "she", "him": "her", "his": "her", "himself": "herself", "He": "She", "His": "Her"},
@@ -152,7 +152,7 @@ class Being:
 
 
 @dataclass(slots=True, eq=False)
-class Place:
+class Location:
     """Somewhere with spots where a thing may lie; `sort` is wild, water, green, town or house."""
 
     sort: str
@@ -190,8 +190,10 @@ class Story:
         self.words = words()
         self.cast: dict[str, Forms] = {}
         self.text: list[str] = []
-        self.seen: list[Forms] = []  # the beings that the sentence in work has named so far
-        self.lone: Forms | None = None  # the one being of the last sentence: now a pronoun may stand for it
+        self.seen: list[Forms] = []  # the beings that the current sentence has named so far
+        self.lone: Forms | None = (
+            None  # the one being of the last sentence: now it may be called by a pronoun
+        )
         self.used: set[int] = set()  # frames told already
         self.taken: set[str] = set()  # first letters, kinds and nouns that would be confused
         self.since_break = 0
@@ -234,7 +236,7 @@ class Story:
     # -- cast
 
     def invented(self, gender: str) -> str:
-        """A first name of our own making: "Zorbin"."""
+        """An invented first name: "Zorbin"."""
         return "".join(self.pick(self.words.items[s]) for s in ("onset", "vowel", "coda", "tail." + gender))
 
     def name(self, gender: str, share_invented: float) -> tuple[str, str]:
@@ -305,7 +307,7 @@ class Story:
         self.cast[role] = forms | {"intro": intro}
         return Being(call, self.cast[role])
 
-    def place(self, role: str, *sorts: str) -> Place:
+    def place(self, role: str, *sorts: str) -> Location:
         """A place of one of these sorts, not yet in the story."""
         while True:
             name, preposition, sort, spots = self.pick(self.words.tables["place"])
@@ -317,7 +319,7 @@ class Story:
         where = sorted(spots.split("; "), key=lambda _: self.random())
         forms = {"": f"the {name}", "at": f"{preposition} the {name}", "to": f"to the {name}", "spots": where}
         self.cast[role] = forms
-        return Place(sort, where, forms)
+        return Location(sort, where, forms)
 
     def thing(self, role: str, *sorts: str) -> Thing:
         """A thing, of one of these sorts if any is given, with a look of its own."""
@@ -350,7 +352,7 @@ class Story:
         self.cast[role] = {"": name, "some": some}
 
     def creature(self, role: str = "c") -> str:
-        """A nameless animal that is none of the cast."""
+        """A nameless animal that does not belong to the cast."""
         noun = self.other("beast")
         self.cast[role] = {"": noun}
         return noun
@@ -373,8 +375,8 @@ class Story:
         assert thing.holder is giver, "a plot hands over what its giver does not hold"
         thing.holder = holder
 
-    def lay(self, thing: Thing, place: Place) -> None:
-        """Nobody holds the thing now: it lies at one spot of the place, where nobody looks by chance."""
+    def lay(self, thing: Thing, place: Location) -> None:
+        """Nobody holds the thing now: it lies at one spot of the place, one that no search looks at."""
         thing.holder = None
         thing.forms["where"] = place.spots.pop()
 
