@@ -534,7 +534,8 @@ def report(count: int, seed: int, reference: Path | None) -> None:
     print(f"{size / seconds / 1e6:.2f} MB/s ({size / 1e6:.1f} MB, {seconds:.1f} s of one processor)")
     columns = {f"first {n} stories": measure(stories[:n]) for n in sorted({min(20000, count), count})}
     if reference:
-        real = [text.strip() for text in reference.read_text(encoding="utf-8").split("<|endoftext|>")]
+        parts = reference.read_text(encoding="utf-8").split("<|endoftext|>")
+        real = [text.strip() for text in parts if text.strip()]
         size = min(size, sum(map(len, real)))
         columns[f"stories, {size / 1e6:.1f} MB"] = measure(first_bytes(stories, size))
         columns[f"reference, {size / 1e6:.1f} MB"] = measure(first_bytes(real, size))
