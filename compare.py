@@ -1,4 +1,4 @@
-"""Compare runs on the very same held-out targets: nats, perplexity, bits a byte, each with an interval.
+"""Compare runs on the very same held-out targets: nats, perplexity, bits per byte, each with an interval.
 
     python compare.py checkpoints/window-mlp checkpoints/gpt-1 checkpoints/rostok
     python compare.py checkpoints/window-mlp checkpoints/rostok --out report.md     # + report.json, report.csv, figures
@@ -12,9 +12,7 @@ folder (prepare.py makes one).
 
 import argparse
 import contextlib
-import itertools
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,23 +23,12 @@ from tqdm import tqdm
 
 from model import build_model
 from rostok.devices import choose_device
-from rostok.errors import Parser, UserError, run_main, verb
-from rostok.measuring.evaluate import (
-    Losses,
-    Row,
-    TargetList,
-    Window,
-    leak,
-    memory_windows,
-    score,
-    stream_windows,
-    target_list,
-    text_windows,
-)
+from rostok.errors import Parser, UserError, run_main
+from rostok.files import check_out, write_out
+from rostok.measuring.classes import by_class, classes
+from rostok.measuring.figures import draw_positions, draw_sweep
 from rostok.measuring.gains import (
-    by_class,
     by_position,
-    classes,
     control,
     is_window,
     position_bins,
@@ -51,102 +38,64 @@ from rostok.measuring.gains import (
     sweep,
 )
 from rostok.measuring.ngrams import FIT_TOKENS, NGram, Uniform, fit_ngrams
-from rostok.measuring.report import (
-    as_csv,
-    as_markdown,
-    as_text,
-    csv_text,
-    draw_positions,
-    draw_sweep,
-    same_targets,
-    sweep_csv,
-    tabulate,
+from rostok.measuring.report import as_csv, as_markdown, as_text, same_targets, sweep_csv, tabulate
+from rostok.measuring.score import leak, score
+from rostok.measuring.tables import csv_text
+from rostok.measuring.targets import (
+    Entry,
+    Losses,
+    TargetList,
+    Window,
+    memory_windows,
+    stream_windows,
+    target_list,
+    text_windows,
 )
 from rostok.measuring.token_page import token_page
-from rostok.runs import Run, load_run
+from rostok.runs import Run, data_of, load_run, texts_of
 from rostok.text.shards import Data, open_data
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 MAX_LEAK = 1e-3  # of a logit; float32 rounding stays far below
 NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))
+FILES = ("out", "json", "csv", "tokens_html")  # the options that name a file to write
 
 
+# fmt: off
 def options_of(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("runs", nargs="+", metavar="RUN", help="run folder, or one of its step folders")
-    add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained from)")
+    add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained on)")
     add("--texts", type=count, metavar="N", help="only the first N held-out texts")
-    add(
-        "--protocol",
-        choices=("texts", "disjoint"),
-        default="texts",
-        help="disjoint: blocks of one stream, as others do",
-    )
-    add(
-        "--stride",
-        type=count,
-        metavar="N",
-        help="new targets a window in long texts (default: half the context)",
-    )
+    add("--protocol", choices=("texts", "disjoint"), default="texts", help="disjoint: blocks of one stream")
+    add("--stride", type=count, metavar="N", help="new targets a window in long texts (default: half the context)")
     add("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
-    add(
-        "--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted"
-    )
-    add(
-        "--at",
-        type=int,
-        default=8,
-        metavar="N",
-        help="also show each GPT only N tokens (default 8, 0: do not)",
-    )
-    add(
-        "--at-targets",
-        type=int,
-        default=5000,
-        metavar="N",
-        help="on a sample of N targets (default 5000, 0: all)",
-    )
-    add(
-        "--context-sweep",
-        type=count,
-        nargs="?",
-        const=2000,
-        metavar="N",
-        help="loss against context on N targets (2000)",
-    )
+    add("--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted")
+    add("--at", type=int, default=8, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
+    add("--at-targets", type=int, default=5000, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
+    add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, N targets (2000)")
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")
     add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
-    add(
-        "--tokens-html",
-        metavar="FILE",
-        help="a page: each token coloured by the first run's nats minus the last run's",
-    )
+    add("--tokens-html", metavar="FILE", help="a page: each token coloured by first run minus last run")
     add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
     options = parser.parse_args(argv)
     check_files(options)
     if options.at < 0 or options.at_targets < 0:
         parser.error("--at and --at-targets must be 0 or more")
     return options
+# fmt: on
 
 
 def check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before the work, not after it. Raises UserError."""
-    names = ("out", "json", "csv", "tokens_html")
-    given = [
-        (f"--{name.replace('_', '-')}", word)
-        for name in names
-        if (word := getattr(options, name)) is not None
+    found = [
+        check_out(getattr(options, name), force=True, flag=f"--{name.replace('_', '-')}") for name in FILES
     ]
-    for flag, word in given:
-        if not Path(word).name or Path(word).is_dir():
-            raise UserError(f"{flag} must name a file. Got {word!r}")
-        if any(parent.exists() and not parent.is_dir() for parent in Path(word).parents):
-            raise UserError(f"{flag} {word} lies below a file, not a folder; name another file")
-    words = [Path(word) for _, word in given]
-    if len(set(words)) < len(words):
+    given = [path for path in found if path]
+    if len(set(given)) < len(given):
         raise UserError("--out, --json, --csv and --tokens-html must be different files")
 
 
@@ -159,36 +108,6 @@ def count(text: str) -> int:
 
 
 # 1. What is scored
-
-
-def data_folder(run: Run, options: argparse.Namespace) -> Path:
-    """The shards that a run is scored on: --data, or the run's own. Raises UserError when they are gone."""
-    if options.data:
-        return Path(options.data)
-    try:
-        folder = Path(run.config["data"]["path"])
-    except (KeyError, TypeError):  # an imported run
-        raise UserError(
-            f"{run.folder / 'config.yaml'} names no data.path; name the shards to score on with --data FOLDER"
-        ) from None
-    if not (folder / "manifest.json").is_file():
-        raise UserError(
-            f"the data of {run.folder} is not here (it was in {folder}); name shards with --data FOLDER, which "
-            f"{verb('prepare')} --source TEXT --tokenizer {run.folder} --out FOLDER makes"
-        )
-    return folder
-
-
-def texts_of(data: Data, name: str, tokenizer: Tokenizer, limit: int | None = None) -> Iterator[np.ndarray]:
-    """The texts of a part of a shards folder under a tokenizer, [◆, tokens...]: as stored, or encoded anew."""
-    split = data.split(name)
-    stored = (split.text(i) for i in range(min(len(split), limit or len(split))))
-    if tokenizer.sha256 == data.tokenizer_sha256:
-        yield from stored
-        return
-    own = load_tokenizer(data.folder)
-    while plain := [own.decode(text[1:].tolist()) for text in itertools.islice(stored, 1000)]:
-        yield from (np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain))
 
 
 def held_out(data: Data, tokenizer: Tokenizer, limit: int | None) -> TargetList:
@@ -213,7 +132,7 @@ def windows_for(model: Any, targets: TargetList, options: argparse.Namespace) ->
 # 2. Scoring
 
 
-def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namespace) -> Row:
+def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namespace) -> Entry:
     """One row for one run. Raises UserError for a model that sees the future."""
     model: Any = run.model
     known, highest = model.config.vocab_size, targets.targets.max()
@@ -222,7 +141,7 @@ def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namesp
             f"{run.folder} knows {known} ids, but the held-out text has id {highest}; check its tokenizer.json"
         )
     windows = windows_for(model, targets, options)
-    refuse_seer(name, model, windows)
+    refuse_lookahead(name, model, windows)
     bar = tqdm(windows, desc=name, unit="window", disable=None, leave=False)
     try:
         losses = score(model, targets, bar)
@@ -230,21 +149,21 @@ def score_run(name: str, run: Run, targets: TargetList, options: argparse.Namesp
         raise UserError(f"{name}: {error}") from None
     told = {key: run.state.get(key) for key in ("tokens", "seconds", "step")}
     about = {key: value if isinstance(value, int | float) else None for key, value in told.items()}
-    return Row(name, sees(model), targets, losses, {"parameters": model.parameter_groups(), **about})
+    return Entry(name, sees(model), targets, losses, {"parameters": model.parameter_groups(), **about})
 
 
-def refuse_seer(name: str, model: Any, windows: Sequence[Window]) -> None:
+def refuse_lookahead(name: str, model: Any, windows: Sequence[Window]) -> None:
     """Raise UserError when a logit moves although only later tokens were changed. Asks the two longest windows."""
     for window in sorted(windows, key=lambda w: -len(w.ids))[:2]:
         moved = leak(model, window.ids)
         if not moved <= MAX_LEAK:
             raise UserError(
                 f"{name} sees the future: its answers move by {moved:.3g} when only later tokens change; "
-                "its perplexity means nothing, mend the mask of the model"
+                "its perplexity means nothing; correct the mask of the model"
             )
 
 
-def counting_rows(data: Data, tokenizer: Tokenizer, targets: TargetList, limit: int) -> list[Row]:
+def counting_rows(data: Data, tokenizer: Tokenizer, targets: TargetList, limit: int) -> list[Entry]:
     """Trigram, bigram, unigram, uniform, fitted on the training part of `data` under a tokenizer."""
     size = tokenizer.vocab_size
     models = fit_ngrams(texts_of(data, "train", tokenizer), size, targets.start_id, limit)
@@ -252,7 +171,9 @@ def counting_rows(data: Data, tokenizer: Tokenizer, targets: TargetList, limit: 
     order = [name for name in ("trigram", "bigram", "unigram", "uniform") if name in models]
     as_stored = tokenizer.sha256 == data.tokenizer_sha256
     about = {"tokens": min(limit, data.split("train").tokens) if as_stored else None}
-    return [Row(name, models[name].order - 1, targets, models[name].losses(targets), about) for name in order]
+    return [
+        Entry(name, models[name].order - 1, targets, models[name].losses(targets), about) for name in order
+    ]
 
 
 @contextlib.contextmanager
@@ -282,7 +203,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     """Load, score and tabulate: the result for JSON, and the files that --out and --tokens-html ask for, by ending."""
     device, _ = choose_device(options.device)
     runs = [load_run(path, build_model, options.step, str(device)) for path in options.runs]
-    folders = [data_folder(run, options) for run in runs]
+    folders = [Path(options.data) if options.data else data_of(run.folder, run.config) for run in runs]
     opened = {folder: open_data(folder) for folder in dict.fromkeys(folders)}
     lists: dict[tuple[Path, str], TargetList] = {}
 
@@ -299,7 +220,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     own = targets_for(folders[0], counter)
     named = list(zip(row_names(runs), runs, targets, strict=True))
     same_targets(
-        [Row(name, 0, its, NO_LOSSES) for name, _, its in named]
+        [Entry(name, 0, its, NO_LOSSES) for name, _, its in named]
     )  # refuse before the work, not after it
     if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
         raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
@@ -317,7 +238,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
 
 
 def study(
-    runs: Sequence[Run], rows: list[Row], counted: list[Row], options: argparse.Namespace
+    runs: Sequence[Run], rows: list[Entry], counted: list[Entry], options: argparse.Namespace
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Where the gain comes from. What is asked for, and can be had: one tokenizer, each text alone."""
     extra: dict[str, Any] = {"rows": []}
@@ -338,8 +259,8 @@ def study(
         if less and less[0].targets is rows[0].targets:
             extra["rows"] = less
         elif less:
-            places, part = rows[0].targets.places(chosen), less[0].targets
-            extra["narrow"] = tabulate([*(row.at(places, part) for row in rows), *less])
+            indices, part = rows[0].targets.indices(chosen), less[0].targets
+            extra["narrow"] = tabulate([*(row.at(indices, part) for row in rows), *less])
     if options.out or options.json:
         shown = [*rows, *counted[:-1]]
         targets, losses = rows[0].targets, [row.losses for row in shown]
@@ -376,19 +297,6 @@ def protocol_words(options: argparse.Namespace) -> str:
     return f"each text alone, between ◆ and ◆; longer ones by windows opened by ◆, stride {stride}"
 
 
-def write(path: Path, content: str | bytes) -> None:
-    """Write whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content.encode() if isinstance(content, str) else content)
-        os.replace(temporary, path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise UserError(f"cannot write {path}: {error.strerror}; name another file") from None
-
-
 def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_json: str) -> None:
     """OUT.md with OUT.json, OUT.csv and the figures, each with its CSV."""
     stem = out.with_suffix("") if out.suffix == ".md" else out
@@ -399,7 +307,7 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
         written |= {"-context.png": draw_sweep(result), "-context.csv": sweep_csv(result)}
     written[".md"] = as_markdown(result, stem.name)
     for ending, content in written.items():
-        write(stem.with_name(stem.name + ending), content)
+        write_out(stem.with_name(stem.name + ending), content)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -410,11 +318,11 @@ def main(argv: Sequence[str]) -> int:
     if options.out:
         write_report(Path(options.out), result, files, as_json)
     if options.json:
-        write(Path(options.json), as_json)
+        write_out(Path(options.json), as_json)
     if options.csv:
-        write(Path(options.csv), as_csv(result))
+        write_out(Path(options.csv), as_csv(result))
     if options.tokens_html:
-        write(Path(options.tokens_html), files["html"])
+        write_out(Path(options.tokens_html), files["html"])
     return 0
 
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT))
 import export  # noqa: E402
 from model import build_model  # noqa: E402
 from rostok.errors import UserError, run_main  # noqa: E402
-from rostok.measuring.evaluate import nats_of  # noqa: E402
+from rostok.measuring.score import nats_of  # noqa: E402
 from rostok.runs import Run, load_run  # noqa: E402
 from rostok.text.shards import open_data  # noqa: E402
 
@@ -135,7 +135,9 @@ def main(argv: Sequence[str]) -> int:
         f"{len(texts)} texts, {tokens:,} tokens, {n_bytes:,} bytes; {long} longer than the context of {context}"
     )
     for who, bits in (("Rostok", ours), ("lm-evaluation-harness", theirs)):
-        print(f"{who:<22} {bits:.6f} bits a byte   perplexity {2 ** (bits * n_bytes / tokens):.4f} a token")
+        print(
+            f"{who:<22} {bits:.6f} bits per byte   perplexity {2 ** (bits * n_bytes / tokens):.4f} per token"
+        )
     same = abs(ours - theirs) < 1e-5 * ours
     numbers = {"texts": len(texts), "tokens": tokens, "bytes": n_bytes, "rostok": ours, "lm_eval": theirs}
     print(json.dumps({"check": "lm_eval", "run": options.run.name, "ok": same, **numbers}))

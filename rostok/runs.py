@@ -11,16 +11,19 @@ and loading checks them. Writing one: rostok/training/folder.py. torch is import
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from rostok.errors import UserError, verb
+from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -70,6 +73,37 @@ def load_run(
             f"{folder}/tokenizer.json is not the one this run was trained with; put the right one back"
         )
     return Run(model.to(device).eval(), tokenizer, config, state, folder, step_folder)
+
+
+def data_of(run_folder: Path, config: Any, give: str = "--data FOLDER") -> Path:
+    """The shards folder that a run was trained on, as its config.yaml names it. Raises UserError when it is gone.
+
+    config: what config.yaml holds; give: what the user can type instead, for the message.
+    """
+    try:
+        folder = Path(config["data"]["path"])
+    except (KeyError, TypeError):  # an imported run
+        raise UserError(
+            f"{run_folder / 'config.yaml'} names no data.path; name the texts with {give}"
+        ) from None
+    if not (folder / "manifest.json").is_file():
+        raise UserError(
+            f"the data of {run_folder} is not here (it was in {folder}); name the texts with {give}; for a FOLDER: "
+            f"{verb('prepare')} --source TEXT --tokenizer {run_folder} --out FOLDER"
+        )
+    return folder
+
+
+def texts_of(data: Data, split: str, tokenizer: Tokenizer, limit: int | None = None) -> Iterator[np.ndarray]:
+    """The texts of a split, [◆, tokens...], under a tokenizer: as stored, or encoded again where it is another one."""
+    part = data.split(split)
+    stored = (part.text(i) for i in range(min(len(part), limit or len(part))))
+    if tokenizer.sha256 == data.tokenizer_sha256:
+        yield from stored
+        return
+    own = load_tokenizer(data.folder)
+    while plain := [own.decode(text[1:].tolist()) for text in itertools.islice(stored, 1000)]:
+        yield from (np.array([tokenizer.start_id, *ids]) for ids in tokenizer.encode_batch(plain))
 
 
 def remark(text: str) -> None:

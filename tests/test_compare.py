@@ -231,7 +231,7 @@ def test_held_out_texts_that_are_only_a_mark() -> None:
     targets = compare.target_list([np.array([0])], 0, [b"<|endoftext|>", b"a"])
     assert (len(targets), targets.n_bytes) == (1, 0)
     losses = compare.Losses(np.ones(1), np.ones(1, bool))
-    assert "n/a" in compare.as_text(compare.tabulate([compare.Row("m", 8, targets, losses)]))
+    assert "n/a" in compare.as_text(compare.tabulate([compare.Entry("m", 8, targets, losses)]))
 
 
 # ---------------------------------------------------------------------------------------------------- shards
@@ -248,12 +248,12 @@ def test_runs_with_different_tokenizers_share_bits_a_byte_only(runs, tiny_texts,
         told = result_of(tmp_path, *runs, str(coarse), *words)
         assert (told["same_tokenizer"], told["unit"], told["held_out"]["targets"]) == (
             False,
-            "bits a byte",
+            "bits per byte",
             None,
         )
         assert told["held_out"]["texts"] == 10
         shown = capsys.readouterr().out
-        assert "only bits a byte can be compared" in shown
+        assert "only bits per byte can be compared" in shown
         assert "perplexity" not in shown
     line = error_of(capsys, runs[0], str(coarse), "--tokens-html", str(tmp_path / "x.html"))
     assert "two runs with one tokenizer" in line

@@ -14,8 +14,18 @@ from torch.nn import functional as F
 
 from model import GPT, GPTConfig, WindowMLPConfig, build_model
 from rostok.errors import UserError
-from rostok.measuring import evaluate, gains, ngrams, report, token_page
-from rostok.measuring.evaluate import Losses, Row, TargetList, score, target_list, text_windows
+from rostok.measuring import classes, gains, ngrams, report, token_page
+from rostok.measuring.score import leak, score
+from rostok.measuring.targets import (
+    Entry,
+    Losses,
+    TargetList,
+    memory_windows,
+    perplexity,
+    stream_windows,
+    target_list,
+    text_windows,
+)
 
 V = 50
 
@@ -99,8 +109,8 @@ def test_strides_and_contexts_that_cannot_be(context: int, stride: int) -> None:
 def test_window_model_in_chunks_is_the_window_model_on_the_whole_text() -> None:
     model = random_model(WindowMLPConfig(vocab_size=V, d_embed=4, d_hidden=8))
     targets = target_list(random_texts([90, 3]), 0)
-    chunked = score(model, targets, evaluate.memory_windows(targets, 8, chunk=13))
-    whole = score(model, targets, evaluate.memory_windows(targets, 8))
+    chunked = score(model, targets, memory_windows(targets, 8, chunk=13))
+    whole = score(model, targets, memory_windows(targets, 8))
     np.testing.assert_allclose(chunked.nats, whole.nats, atol=1e-5)
 
 
@@ -133,17 +143,17 @@ def test_a_text_pays_the_same_bits_in_any_company() -> None:
     for i, text in enumerate(texts):
         alone = target_list([text], 0)
         nats = score(model, alone, text_windows(alone, 16, 8)).nats
-        assert (nats == losses.nats[together.places([i])]).all()
-        assert (nats == turned.nats[backwards.places([len(texts) - 1 - i])]).all()
+        assert (nats == losses.nats[together.indices([i])]).all()
+        assert (nats == turned.nats[backwards.indices([len(texts) - 1 - i])]).all()
 
 
 def test_zero_head_gives_exactly_the_vocabulary() -> None:
-    """C17."""
+    """Equal logits cost ln V, to the last digits."""
     model = tiny(tied=False)
     assert model.head is not None
     torch.nn.init.zeros_(model.head.weight)
     targets = target_list(random_texts([5, 30, 0]), 0, [b""] + [b"xy"] * (V - 1))
-    row = report.numbers(Row("zero", 16, targets, score(model, targets, text_windows(targets, 16, 8))))
+    row = report.numbers(Entry("zero", 16, targets, score(model, targets, text_windows(targets, 16, 8))))
     assert row["nats"] == pytest.approx(math.log(V), rel=1e-14)
     assert row["perplexity"] == pytest.approx(V, rel=1e-13)
     assert row["bits_per_byte"] == pytest.approx(math.log2(V) / 2)
@@ -157,7 +167,7 @@ def copier(ids: torch.Tensor) -> torch.Tensor:
 def test_perfect_copier_gives_perplexity_one() -> None:
     targets = target_list([np.arange(V), np.arange(V)], 0)
     losses = score(copier, targets, text_windows(targets, 16, 5))
-    assert evaluate.perplexity(losses.nats.mean()) == 1.0
+    assert perplexity(losses.nats.mean()) == 1.0
     assert losses.hits.all()
 
 
@@ -174,15 +184,15 @@ def prophet(ids: torch.Tensor) -> torch.Tensor:
 def test_shifted_targets_would_be_caught() -> None:
     targets = target_list([np.arange(V)], 0)
     assert score(parrot, targets, text_windows(targets, 64, 5)).nats.min() == 1000
-    assert evaluate.leak(parrot, targets.inputs) == 0
+    assert leak(parrot, targets.inputs) == 0
 
 
 def test_a_model_that_sees_the_future_is_caught() -> None:
     targets = target_list(random_texts([40]), 0)
     losses = score(prophet, targets, text_windows(targets, 64, 5))
     assert losses.nats.max() == 0  # it looks wonderful
-    assert evaluate.leak(prophet, targets.inputs) > 1
-    assert evaluate.leak(tiny(64), targets.inputs) < 1e-6
+    assert leak(prophet, targets.inputs) > 1
+    assert leak(tiny(64), targets.inputs) < 1e-6
 
 
 def test_losses_that_are_not_numbers_are_refused() -> None:
@@ -269,7 +279,7 @@ def test_both_protocols_equal_a_loop_over_transformers() -> None:
     stream = [*np.concatenate(texts).tolist(), 0]
     blocks = range(0, len(stream) - 1, 16)
     total = sum(theirs(stream[b : b + 16][: len(stream) - 1 - b], stream[b + 1 : b + 17]) for b in blocks)
-    ours = score(model, targets, evaluate.stream_windows(targets, 16))
+    ours = score(model, targets, stream_windows(targets, 16))
     assert ours.nats.sum() == pytest.approx(total, rel=1e-6)
 
 
@@ -342,8 +352,8 @@ def test_counting_stops_at_the_limit_and_copes_with_nothing() -> None:
 # ---------------------------------------------------------------------------------------------------- intervals
 
 
-def rows_of(nats: list[np.ndarray], targets: TargetList) -> list[Row]:
-    return [Row(f"m{k}", 8, targets, Losses(n, np.zeros(len(n), bool))) for k, n in enumerate(nats)]
+def rows_of(nats: list[np.ndarray], targets: TargetList) -> list[Entry]:
+    return [Entry(f"m{k}", 8, targets, Losses(n, np.zeros(len(n), bool))) for k, n in enumerate(nats)]
 
 
 def test_paired_bootstrap_sees_a_small_difference_that_single_intervals_hide() -> None:
@@ -355,7 +365,7 @@ def test_paired_bootstrap_sees_a_small_difference_that_single_intervals_hide() -
     assert better["interval"][1] > first["interval"][0]  # they overlap
     assert better["difference_interval"] == pytest.approx((-0.01, -0.01))
     assert same["difference_interval"][0] < 0 < same["difference_interval"][1]
-    assert result["words"][0] == "m1 is better than m0 by 0.0100 [0.0100, 0.0100] nats a token"
+    assert result["words"][0] == "m1 is better than m0 by 0.0100 [0.0100, 0.0100] nats per token"
     assert result["words"][1].startswith("m2 and m0 cannot be told apart: ")
     assert result["resampled"] == "100 texts"
 
@@ -373,7 +383,9 @@ def test_few_texts_are_drawn_in_stretches_and_one_stretch_has_no_interval() -> N
     short = target_list(random_texts([3]), 0)
     result = report.tabulate(rows_of([np.ones(4), np.full(4, 2.0)], short))
     assert result["rows"][0]["interval"] is None
-    assert result["words"] == ["m1 and m0: too little text for an interval (difference +1.0000 nats a token)"]
+    assert result["words"] == [
+        "m1 and m0: too little text for an interval (difference +1.0000 nats per token)"
+    ]
     assert "n/a" in report.as_text(result)
 
 
@@ -386,11 +398,11 @@ def test_rows_of_other_targets_are_refused_and_other_tokens_of_the_same_text_are
     with pytest.raises(UserError, match="different held-out texts"):
         report.tabulate([first, third])
     result = report.tabulate([first, second])
-    assert result["unit"] == "bits a byte"
+    assert result["unit"] == "bits per byte"
     assert result["rows"][1]["bits_per_byte"] == pytest.approx(1 / math.log(2) / 2)
     assert result["rows"][1]["difference"] == pytest.approx((1 - 2) / math.log(2) / 2)
     assert "perplexity" not in report.as_text(result)
-    assert "only bits a byte can be compared" in report.as_text(result)
+    assert "only bits per byte can be compared" in report.as_text(result)
 
 
 # ---------------------------------------------------------------------------------------------------- gains
@@ -419,7 +431,7 @@ def test_sampling_whole_texts() -> None:
     assert chosen == gains.sample_texts(targets, 95) == sorted(set(chosen))
     assert gains.sample_texts(targets, 500) == list(range(50))
     part = targets.subset(chosen)
-    assert (targets.targets[targets.places(chosen)] == part.targets).all()
+    assert (targets.targets[targets.indices(chosen)] == part.targets).all()
     assert part.sha256 != targets.sha256
 
 
@@ -436,11 +448,11 @@ PIECES = [
 
 def test_classes_by_hand() -> None:
     targets = target_list([np.array([0, 1, 2, 1, 4, 1, 2, 3, 4, 5]), np.array([0, 1])], 0, PIECES)
-    names = [gains.CLASSES[k] for k in gains.classes(targets)]
+    names = [classes.CLASSES[k] for k in classes.classes(targets)]
     first = ["new", "new", "seen", "punctuation", "seen", "pair", "new", "punctuation", "new", "end"]
     assert names == [*first, "new", "end"]
     losses = Losses(np.arange(12.0), np.zeros(12, bool))
-    told = gains.by_class(targets, gains.classes(targets), [losses])
+    told = classes.by_class(targets, classes.classes(targets), [losses])
     assert [entry["targets"] for entry in told] == [5, 2, 1, 2, 2]
     assert told[2]["nats"] == [5.0]
 
@@ -449,7 +461,7 @@ def test_classes_behind_a_swapped_beginning() -> None:
     own = np.array([0, 7, 8, 9, 10, 11, 12, 13, 20, 21, 22, 23, 24, 25, 26, 27, 7, 8, 30, 10, 21, 22])
     words = np.append(own[1:], 0)
     kinds = gains.kinds_behind_cut(own, words, 8, [False] * V)
-    named = {int(words[t]): gains.CLASSES[k] for t, k in enumerate(kinds) if k >= 0}
+    named = {int(words[t]): classes.CLASSES[k] for t, k in enumerate(kinds) if k >= 0}
     assert named == {
         7: "seen",
         8: "pair",
@@ -463,8 +475,8 @@ def test_control_takes_nothing_from_a_model_of_eight_tokens() -> None:
     window = random_model(WindowMLPConfig(vocab_size=V, context=64, d_embed=4, d_hidden=8))
     gpt = tiny(64)
     rows = [
-        Row("window", 8, targets, score(window, targets, evaluate.memory_windows(targets, 8))),
-        Row("gpt", 64, targets, score(gpt, targets, text_windows(targets, 64, 32))),
+        Entry("window", 8, targets, score(window, targets, memory_windows(targets, 8))),
+        Entry("gpt", 64, targets, score(gpt, targets, text_windows(targets, 64, 32))),
     ]
     told = gains.control([window, gpt], rows, range(4))
     assert [entry["class"] for entry in told] == ["new", "seen", "pair"]
@@ -487,7 +499,7 @@ def test_loss_by_position() -> None:
 def test_sweep_ends_where_the_full_context_is() -> None:
     model, targets = tiny(32), target_list(random_texts([20, 25]), 0)
     full = score(model, targets, text_windows(targets, 32, 16))
-    told = gains.sweep([model], [Row("gpt", 32, targets, full)], 1000)
+    told = gains.sweep([model], [Entry("gpt", 32, targets, full)], 1000)
     points = told["curves"][0]["points"]
     assert [point["shown"] for point in points] == [8, 16, 32]
     assert points[-1]["nats"] == full.nats.mean()  # no text is longer: the very same losses

@@ -14,7 +14,8 @@ import pytest
 from model import build_model
 from rostok import runs
 from rostok.generation.generate import CompiledSteps, Sampling, generate
-from rostok.measuring.evaluate import score, target_list, text_windows
+from rostok.measuring.score import score
+from rostok.measuring.targets import target_list, text_windows
 
 ROOT = Path(__file__).parent.parent
 HELD_OUT = [  # written for this test, so that no model has seen it
@@ -25,7 +26,7 @@ HELD_OUT = [  # written for this test, so that no model has seen it
     "His mom said yes. On the way home Sam shared the apple with a hungry squirrel.",
 ]
 START = ", there was a little girl named Lily. She loved to play with her toys and "
-PINNED = {  # nats a token on HELD_OUT; greedy continuation of "Once upon a time"
+PINNED = {  # nats per token on HELD_OUT; greedy continuation of "Once upon a time"
     "rostok-mini": (1.72210, START + "eat yummy food. One day, she found a big, red"),
     "gpt-1-mini": (2.06023, START + "eat yummy food. One day, she found a big, red"),
     "window-mlp-mini": (2.62521, START + "eat yummy food. One day, they found a big box in"),

@@ -1,12 +1,12 @@
 """Where one model's gain over another comes from: from how far back it looks, and from which tokens.
 
     sample = sample_texts(targets, 5000)                           # whole texts, drawn once with a fixed seed
-    losses = narrow(model, targets, full, places, width=8)           # the same model, shown 8 tokens a target
+    losses = narrow(model, targets, full, indices, width=8)           # the same model, shown 8 tokens a target
     classes(targets)                                                 # new, seen, pair, punctuation, end
     swapped = control_losses(model, plan)                            # the same tokens behind another text's beginning
 
 The classes and their frequency-matched control follow Olsson et al. 2022 and docs/perplexity.md.
-Shapes: N targets of a list, S places in it, W tokens shown, T time.
+Shapes: N targets of a list, S indices in it, W tokens shown, T time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,17 +18,11 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from rostok.measuring.evaluate import (
-    Losses,
-    Row,
-    TargetList,
-    device_of,
-    mean_interval,
-    nats_of,
-    resampling_units,
-)
+from rostok.measuring.classes import CLASSES, is_punctuation
+from rostok.measuring.intervals import mean_interval, resampling_units
+from rostok.measuring.score import device_of, nats_of
+from rostok.measuring.targets import Entry, Losses, TargetList
 
-CLASSES = ("new", "seen", "pair", "punctuation", "end")
 KEPT = 8  # own tokens in front of every target that the control never swaps: what the window MLP sees
 TILE = (
     4096  # tokens in one forward pass of narrow windows. A constant: bits must not depend on a user's choice
@@ -52,20 +46,20 @@ def narrow(
     model: Any,
     targets: TargetList,
     full: Losses,
-    places: np.ndarray,
+    indices: np.ndarray,
     width: int,
     opened: bool,
     name: str = "",
 ) -> Losses:
-    """Losses at places (S,) of a model that sees only the `width` tokens before each target, behind ◆ if `opened`.
+    """Losses at indices (S,) of a model that sees only the `width` tokens before each target, behind ◆ if `opened`.
 
     Where the text's whole beginning fits into the window, the model saw the same in `full`: that loss is taken over.
     """
-    before = targets.position[places] - int(
+    before = targets.position[indices] - int(
         opened
     )  # tokens that stand before the target; ◆ counts unless it is put there
     fits = before <= width
-    nats, hits = full.nats[places].copy(), full.hits[places].copy()
+    nats, hits = full.nats[indices].copy(), full.hits[indices].copy()
     asked = np.flatnonzero(~fits)
     device = device_of(model)
     tile = max(1, TILE // (width + int(opened)))
@@ -73,7 +67,7 @@ def narrow(
     with torch.inference_mode(), last_position_only(model):
         for start in starts:
             part = asked[start : start + tile]
-            ends = places[part]
+            ends = indices[part]
             ids = targets.inputs[
                 ends[:, None] + np.arange(1 - width, 1)
             ]  # (B, W), the target's own text only
@@ -107,17 +101,19 @@ def sees(model: Any) -> int:
 
 
 def shown_less(
-    models: Sequence[Any], rows: Sequence[Row], chosen: Sequence[int], width: int
-) -> tuple[list[Row], list[dict[str, Any]]]:
+    models: Sequence[Any], rows: Sequence[Entry], chosen: Sequence[int], width: int
+) -> tuple[list[Entry], list[dict[str, Any]]]:
     """Every GPT again, on chosen texts, shown only `width` tokens before each target: bare, and behind ◆.
 
     Second, for each window model that sees as much: how its distance to the GPT splits (see `split_gain`).
     """
     targets = rows[0].targets
-    places = targets.places(chosen)
+    indices = targets.indices(chosen)
     part = targets if len(chosen) == targets.n_texts else targets.subset(chosen)
     windows = [
-        row.at(places, part) for m, row in zip(models, rows, strict=True) if is_window(m) and sees(m) == width
+        row.at(indices, part)
+        for m, row in zip(models, rows, strict=True)
+        if is_window(m) and sees(m) == width
     ]
     less, split = [], []
     for model, row in zip(models, rows, strict=True):
@@ -125,17 +121,17 @@ def shown_less(
             continue
         for opened in (False, True):
             name = f"{row.name}, ◆ and {width}" if opened else f"{row.name}, only {width}"
-            losses = narrow(model, targets, row.losses, places, width, opened, name)
-            less.append(Row(name, width, part, losses))
-            split += [split_gain(window, less[-1], row.at(places, part), width) for window in windows]
+            losses = narrow(model, targets, row.losses, indices, width, opened, name)
+            less.append(Entry(name, width, part, losses))
+            split += [split_gain(window, less[-1], row.at(indices, part), width) for window in windows]
     return less, split
 
 
-def split_gain(window: Row, less: Row, full: Row, width: int) -> dict[str, Any]:
+def split_gain(window: Entry, less: Entry, full: Entry, width: int) -> dict[str, Any]:
     """Window model to GPT in two steps: the architecture's (as few tokens shown) and the context's (all of them)."""
     units = resampling_units(full.targets)
 
-    def step(old: Row, new: Row) -> dict[str, Any]:
+    def step(old: Entry, new: Entry) -> dict[str, Any]:
         change = new.losses.nats - old.losses.nats
         return {"nats": float(change.mean()), "interval": mean_interval(change, units)}
 
@@ -143,19 +139,19 @@ def split_gain(window: Row, less: Row, full: Row, width: int) -> dict[str, Any]:
     return names | {"architecture": step(window, less), "context": step(less, full)}
 
 
-def sweep(models: Sequence[Any], rows: Sequence[Row], wanted: int) -> dict[str, Any]:
+def sweep(models: Sequence[Any], rows: Sequence[Entry], wanted: int) -> dict[str, Any]:
     """Loss of the same sampled targets against the number of tokens a model is shown; ◆ is one of them."""
     targets = rows[0].targets
     n = min(wanted, len(targets))
-    places = np.sort(np.random.default_rng(0).choice(len(targets), n, replace=False))
+    indices = np.sort(np.random.default_rng(0).choice(len(targets), n, replace=False))
     curves = []
     for model, row in zip(models, rows, strict=True):
         points = []
         for width in [row.context] if is_window(model) else sweep_widths(row.context):
-            losses = row.losses.take(places)
+            losses = row.losses.take(indices)
             if not is_window(model):
-                losses = narrow(model, targets, row.losses, places, width - 1, True, f"{row.name}, {width}")
-            bounds = mean_interval(losses.nats, targets.text_of[places])
+                losses = narrow(model, targets, row.losses, indices, width - 1, True, f"{row.name}, {width}")
+            bounds = mean_interval(losses.nats, targets.text_of[indices])
             points.append({"shown": width, "nats": float(losses.nats.mean()), "interval": bounds})
         curves.append({"name": row.name, "points": points})
     return {"targets": n, "curves": curves}
@@ -201,57 +197,17 @@ def by_position(targets: TargetList, losses: Sequence[Losses], bins: np.ndarray)
     ]
 
 
-# 3. Which tokens
-
-
-def classes(targets: TargetList) -> np.ndarray:
-    """(N,) index into CLASSES of every target, given the text before it.
-
-    new: the token has not come in this text; seen: it has; pair: the token before it and it have, in this order, so
-    that one could copy. Tokens without a letter or a digit are punctuation (so are spaces), the closing ◆ is end,
-    whatever came before.
-    """
-    plain = is_punctuation(targets.pieces)
-    result = np.empty(len(targets), np.int64)
-    for i in range(targets.n_texts):
-        base, stop = int(targets.offsets[i]), int(targets.offsets[i + 1])
-        words: set[int] = set()
-        pairs: set[tuple[int, int]] = set()
-        steps = zip(targets.inputs[base:stop].tolist(), targets.targets[base:stop].tolist(), strict=True)
-        for at, (last, word) in enumerate(steps, base):
-            result[at] = 3 if plain[word] else 2 if (last, word) in pairs else 1 if word in words else 0
-            words.add(word)
-            pairs.add((last, word))
-        result[stop - 1] = 4
-    return result
-
-
-def is_punctuation(pieces: Sequence[bytes]) -> list[bool]:
-    """True for a piece that is whole UTF-8 and has no letter and no digit; half a letter counts as a letter."""
-    texts = [piece.decode("utf-8", errors="replace") for piece in pieces]
-    return [not any(c.isalnum() or c == "\ufffd" for c in text) for text in texts]
-
-
-def by_class(targets: TargetList, kinds: np.ndarray, losses: Sequence[Losses]) -> list[dict[str, Any]]:
-    """Count, mean nats and mean probability of each class for each row."""
-    result = []
-    for index, name in enumerate(CLASSES):
-        mine = kinds == index
-        n = int(mine.sum())
-        nats = [float(row.nats[mine].mean()) if n else None for row in losses]
-        p = [float(np.exp(-row.nats[mine]).mean()) if n else None for row in losses]
-        result.append({"class": name, "targets": n, "nats": nats, "probability": p})
-    return result
+# 3. The same tokens behind another beginning
 
 
 @dataclass(frozen=True)
 class ControlText:
-    """One text with its first part swapped: ids (T,) for the model; places (S,) in the list of the targets that are
+    """One text with its first part swapped: ids (T,) for the model; indices (S,) in the list of the targets that are
     scored, positions (S,) of the model's answers to them, kinds (S,) index into CLASSES.
     """
 
     ids: np.ndarray
-    places: np.ndarray
+    indices: np.ndarray
     positions: np.ndarray
     kinds: np.ndarray
 
@@ -262,7 +218,7 @@ def control_plan(targets: TargetList, chosen: Sequence[int], context: int) -> li
     A target is `seen` or `pair` here when the swap takes away its only earlier occurrences, `new` when there were none.
     Those that come again between the cut and the target keep a source to copy from, and are left out.
     """
-    plain, plan = is_punctuation(targets.pieces), []
+    plain, plan = is_punctuation(targets.token_bytes), []
     lengths = np.minimum(np.diff(targets.offsets), context)
     for i in chosen:
         length = int(lengths[i])
@@ -318,28 +274,28 @@ def control_losses(
     device, parts = device_of(model), [np.zeros(0)]
     for text in tqdm(plan, desc=name, unit="text", disable=None, leave=False):
         logits = model(torch.from_numpy(text.ids)[None].to(device))[0, torch.from_numpy(text.positions)]
-        wanted = torch.from_numpy(targets.targets[text.places]).to(device)
+        wanted = torch.from_numpy(targets.targets[text.indices]).to(device)
         parts.append(nats_of(logits, wanted)[0].cpu().numpy())
     return np.concatenate(parts)
 
 
-def control(models: Sequence[Any], rows: Sequence[Row], chosen: Sequence[int]) -> list[dict[str, Any]]:
+def control(models: Sequence[Any], rows: Sequence[Entry], chosen: Sequence[int]) -> list[dict[str, Any]]:
     """Gain (control - actual, nats) by class of every row: what the text's own beginning was worth."""
     targets = rows[0].targets
     plan = control_plan(targets, chosen, min(model.config.context for model in models))
     if not plan:
         return []
-    places, kinds = (np.concatenate([getattr(text, key) for text in plan]) for key in ("places", "kinds"))
+    indices, kinds = (np.concatenate([getattr(text, key) for text in plan]) for key in ("indices", "kinds"))
     result = [
         {"class": name, "targets": int((kinds == k).sum()), "rows": []} for k, name in enumerate(CLASSES[:3])
     ]
     for model, row in zip(models, rows, strict=True):
-        swapped, actual = control_losses(model, targets, plan, row.name), row.losses.nats[places]
+        swapped, actual = control_losses(model, targets, plan, row.name), row.losses.nats[indices]
         for kind, entry in enumerate(result):
             mine = kinds == kind
             gain = (swapped - actual)[mine]
             means = [float(x.mean()) if mine.any() else None for x in (actual[mine], swapped[mine], gain)]
-            bounds = mean_interval(gain, targets.text_of[places][mine])
+            bounds = mean_interval(gain, targets.text_of[indices][mine])
             entry["rows"].append(
                 {
                     "name": row.name,

@@ -15,7 +15,7 @@ from typing import Protocol
 
 import numpy as np
 
-from rostok.measuring.evaluate import Losses, TargetList
+from rostok.measuring.targets import Losses, TargetList
 
 FIT_TOKENS = 20_000_000
 

@@ -4,35 +4,33 @@
     print(as_text(result))
 
 All of it is a function of the rows alone, so that the same runs give the same bytes. Rows with other targets are
-refused; rows whose tokenizers differ, over the same text, are compared in bits a byte only. Left out: timing.
+refused; rows whose tokenizers differ, over the same text, are compared in bits per byte only. Left out: timing.
 """
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
 import numpy as np
 
 from rostok.errors import UserError
-from rostok.measuring.evaluate import (
-    Row,
-    TargetList,
-    bits_per_byte,
-    bootstrap,
-    group_sums,
-    interval,
-    perplexity,
-    resampling_units,
-    verdict,
+from rostok.measuring.intervals import bootstrap, group_sums, interval, resampling_units, verdict
+from rostok.measuring.tables import (
+    bounds,
+    csv_text,
+    markdown_list,
+    markdown_table,
+    number,
+    plain_table,
+    signed,
 )
+from rostok.measuring.targets import Entry, TargetList, bits_per_byte, perplexity
 
 LN2 = math.log(2)
 
 
-def same_targets(rows: Sequence[Row]) -> bool:
+def same_targets(rows: Sequence[Entry]) -> bool:
     """True when all rows have one target list, False when they have only the same text. Raises UserError otherwise."""
     first = rows[0]
     for row in rows[1:]:
@@ -44,13 +42,13 @@ def same_targets(rows: Sequence[Row]) -> bool:
     return all(row.targets.sha256 == first.targets.sha256 for row in rows)
 
 
-def tabulate(rows: Sequence[Row], seed: int = 0) -> dict[str, Any]:
+def tabulate(rows: Sequence[Entry], seed: int = 0) -> dict[str, Any]:
     """Numbers of every row and its difference from the first, with 95 % intervals of a paired bootstrap over texts."""
     same = same_targets(rows)
     if same:
         units = resampling_units(rows[0].targets)
         sums = np.stack([group_sums(row.losses.nats, units) for row in rows])  # (K, U)
-        weights, unit = np.bincount(units).astype(np.float64), "nats a token"
+        weights, unit = np.bincount(units).astype(np.float64), "nats per token"
     else:  # the ids differ, the texts and their bytes are the same: only text, not its ends, can be shared out
         sums = (
             np.stack(
@@ -59,7 +57,7 @@ def tabulate(rows: Sequence[Row], seed: int = 0) -> dict[str, Any]:
             / LN2
         )
         weights = group_sums(rows[0].targets.target_bytes, rows[0].targets.text_of)
-        unit = "bits a byte"
+        unit = "bits per byte"
     draws = bootstrap(sums, weights, seed=seed) if np.count_nonzero(weights) > 1 else None
     lines = [numbers(row) for row in rows]
     for k, line in enumerate(lines):
@@ -95,7 +93,7 @@ def held_out(targets: TargetList) -> dict[str, Any]:
     }
 
 
-def numbers(row: Row) -> dict[str, Any]:
+def numbers(row: Entry) -> dict[str, Any]:
     """The measures of one row. `bits_per_byte` leaves the closing ◆ out; `nats_on_ends` is their mean."""
     nats, ends = row.losses.nats, row.targets.ends
     mean = float(nats.mean())
@@ -160,34 +158,11 @@ def about_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     return head, lines
 
 
-def number(value: float | None, digits: int = 2) -> str:
-    if value is None:
-        return "n/a"
-    return f"{value:,.{digits}f}" if value < 1e9 else f"{value:.2e}"
-
-
-def bounds(pair: Sequence[float] | None) -> str:
-    return f"[{pair[0]:.4f}, {pair[1]:.4f}]" if pair else "n/a"
-
-
 def difference(row: dict[str, Any]) -> str:
     if row["difference_interval"] is None:
         return f"{row['difference']:+.4f}" if row["difference"] else "–"
     low, high = row["difference_interval"]
     return f"{row['difference']:+.4f} [{low:+.4f}, {high:+.4f}]"
-
-
-def plain_table(head: list[str], lines: list[list[str]]) -> str:
-    """Columns in line, for a terminal; the first to the left, the others to the right."""
-    widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
-    rows = [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in [head, *lines]
-    ]
-    return "\n".join(row.rstrip() for row in rows)
 
 
 def introduction(result: dict[str, Any]) -> list[str]:
@@ -200,7 +175,7 @@ def introduction(result: dict[str, Any]) -> list[str]:
         lines.append(f"targets   SHA-256 {told['sha256']}")
     else:
         lines.append(
-            f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits a byte can be compared"
+            f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits per byte can be compared"
         )
     lines.append(f"protocol  {result.get('protocol', '?')}; {result.get('arithmetic', '?')}, sums in float64")
     lines.append(
@@ -234,13 +209,9 @@ def split_words(split: dict[str, Any]) -> str:
         for part in (split["architecture"], split["context"])
     ]
     return (
-        f"from {split['window']} to {split['gpt']}: {shares[0]} nats a token by the architecture on the same "
+        f"from {split['window']} to {split['gpt']}: {shares[0]} nats per token by the architecture on the same "
         f"{split['width']} tokens ({split['narrow']}), {shares[1]} by the longer context"
     )
-
-
-def signed(pair: Sequence[float] | None) -> str:
-    return f"[{pair[0]:+.4f}, {pair[1]:+.4f}]" if pair else ""
 
 
 def as_csv(result: dict[str, Any]) -> str:
@@ -262,14 +233,6 @@ def as_csv(result: dict[str, Any]) -> str:
         ends = [*(row["interval"] or ("", "")), row["difference"], *(row["difference_interval"] or ("", ""))]
         lines.append([*(row[name] for name in columns[:10]), *ends])
     return csv_text(columns, lines)
-
-
-def csv_text(columns: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(lines)
-    return out.getvalue()
 
 
 # The report: Markdown, with figures beside it
@@ -307,24 +270,6 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def markdown_list(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {markdown_escape(line)}" for line in lines)
-
-
-def markdown_escape(text: str) -> str:
-    """Names of folders are anybody's: nothing in them may end a cell or open a tag."""
-    text = " ".join(text.split())
-    for sign in "\\`*_<>|":
-        text = text.replace(sign, "\\" + sign)
-    return text.replace("](", "]\\(")
-
-
-def markdown_table(head: list[str], lines: list[list[str]]) -> str:
-    rows = [[markdown_escape(cell) for cell in line] for line in [head, *lines]]
-    rule = ["---", *["---:"] * (len(head) - 1)]
-    return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], rule, *rows[1:]])
-
-
 def class_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Mean nats and mean probability by class, a pair of columns a row of the table."""
     names = result["by_position"]["names"]
@@ -359,61 +304,3 @@ def sweep_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     head = ["model", "tokens shown", "nats/token [95 %]"]
     points = [(curve["name"], point) for curve in result["sweep"]["curves"] for point in curve["points"]]
     return head, [[name, f"{p['shown']:,}", f"{p['nats']:.4f} {bounds(p['interval'])}"] for name, p in points]
-
-
-def draw_positions(result: dict[str, Any]) -> bytes:
-    """PNG: mean loss by position in the text, one line a row."""
-    from matplotlib.figure import Figure
-
-    bins, names = result["by_position"]["bins"], result["by_position"]["names"]
-    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    for k, name in enumerate(names):
-        middles = [(bin_["first"] * bin_["last"]) ** 0.5 for bin_ in bins]
-        axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name))
-    axes.set_xscale("log", base=2)
-    axes.set(
-        xlabel="position in the text (1: right after ◆)",
-        ylabel="nats a token",
-        title="Loss by position, held-out text",
-    )
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    return png(figure)
-
-
-def draw_sweep(result: dict[str, Any]) -> bytes:
-    """PNG: mean loss against the number of tokens shown, with intervals."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
-    axes = figure.add_subplot()
-    for curve in result["sweep"]["curves"]:
-        shown, nats = [p["shown"] for p in curve["points"]], [p["nats"] for p in curve["points"]]
-        line = axes.plot(shown, nats, marker="o", ms=4, label=plain(curve["name"]))[0]
-        if all(p["interval"] for p in curve["points"]):
-            low, high = zip(*(p["interval"] for p in curve["points"]), strict=True)
-            axes.fill_between(shown, low, high, color=line.get_color(), alpha=0.15, lw=0)
-    axes.set_xscale("log", base=2)
-    axes.set(
-        xlabel="tokens shown before each target",
-        ylabel="nats a token",
-        title="Loss against context, held-out text",
-    )
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    return png(figure)
-
-
-def plain(name: str) -> str:
-    """A name that matplotlib takes as it is: no mathematics between dollars."""
-    return name.replace("$", r"\$")
-
-
-def png(figure: Any) -> bytes:
-    axes = figure.axes[0]
-    axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
-    out = io.BytesIO()
-    figure.savefig(
-        out, format="png", metadata={"Software": None}
-    )  # no version, no date: the same bytes each time
-    return out.getvalue()

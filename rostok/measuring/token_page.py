@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rostok.measuring.evaluate import TargetList
+from rostok.measuring.targets import TargetList
 
 STEPS = 6  # shades on each side
 FULL = 3.0  # nats of difference that take the darkest shade
@@ -100,7 +100,7 @@ def text_section(
     tokens, lines = [], []
     for at in places:
         word, one, two = int(targets.targets[at]), float(nats_a[at]), float(nats_b[at])
-        text = html.escape("◆" if word == targets.start_id else visible(targets.pieces[word]))
+        text = html.escape("◆" if word == targets.start_id else visible(targets.token_bytes[word]))
         hover = f"{a} {one:.2f}, {b} {two:.2f}, difference {one - two:+.2f} nats"
         kind = shade(one - two)
         tokens.append(f'<bdi{f" class={kind}" if kind else ""} title="{hover}">{text}</bdi>')
@@ -112,7 +112,7 @@ def text_section(
     mean_a, mean_b = float(np.mean(nats_a[places])), float(np.mean(nats_b[places]))
     return [
         f"<section>\n<h2>Text {i + 1}</h2>",
-        f"<p>{len(places):,} targets: {a} {mean_a:.3f}, {b} {mean_b:.3f} nats a token.</p>",
+        f"<p>{len(places):,} targets: {a} {mean_a:.3f}, {b} {mean_b:.3f} nats per token.</p>",
         f'<p dir="auto">{"".join(tokens)}</p>',
         f"<details><summary>Numbers</summary>\n<table><tr><th>token</th><th>{a}</th><th>{b}</th><th>difference</th></tr>",
         *lines,

@@ -472,9 +472,9 @@ def pair_loss(subject: Subject, texts: Sequence[Array], heads: Sequence[Place]) 
 
 
 def target_kinds(subject: Subject, texts: Sequence[Array]) -> Array:
-    """(N,) new, seen, pair, punctuation or end: of each target of the texts (rostok.measuring.gains.classes)."""
-    from rostok.measuring.evaluate import target_list
-    from rostok.measuring.gains import CLASSES, classes
+    """(N,) new, seen, pair, punctuation or end: of each target of the texts (rostok.measuring.classes)."""
+    from rostok.measuring.classes import CLASSES, classes
+    from rostok.measuring.targets import target_list
 
     tokenizer = subject.tokenizer
     pieces = [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
@@ -504,7 +504,7 @@ def start_tests(subject: Subject, texts: Sequence[Array], rng: np.random.Generat
     evict: loss behind token 16 when no head may look at ◆ from there on, minus the loss when it may; evict_random: the
     same for one of tokens 1 .. 15 (Xiao et al. 2023). replace: mean attention on place 0 with ◆ there, and with ".".
     """
-    from rostok.measuring.evaluate import mean_interval
+    from rostok.measuring.intervals import mean_interval
 
     long = [ids for ids in texts if len(ids) > 2 * EVICT_FROM]
     if not long:
@@ -535,7 +535,8 @@ def add_ablation(
     card: dict[str, Any], subject: Subject, texts: Sequence[Array], kind: str, group: str | None, seed: int
 ) -> None:
     """Put into each head's record, and into card["groups"], what silencing costs; by kind, then by class of target."""
-    from rostok.measuring.evaluate import resampling_units, target_list
+    from rostok.measuring.intervals import resampling_units
+    from rostok.measuring.targets import target_list
 
     places, groups = all_heads(subject), head_groups(card, group, seed)
     classes = target_kinds(subject, texts)
@@ -570,7 +571,7 @@ def head_groups(card: Mapping[str, Any], group: str | None, seed: int) -> list[t
 
 def by_class(values: Array, classes: Array, units: Array) -> dict[str, Any]:
     """Mean change and its 95 % interval (units are drawn) over all targets and over those new, seen and pair."""
-    from rostok.measuring.evaluate import mean_interval
+    from rostok.measuring.intervals import mean_interval
 
     result = {}
     for name in ("all", "new", "seen", "pair"):

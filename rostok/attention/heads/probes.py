@@ -189,7 +189,7 @@ def random_names(subject: Subject, wanted: int, seed: int, tokens: int = TOKENS)
 
 def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
     """Mean over names or stories with its 95 % interval (they are drawn anew)."""
-    from rostok.measuring.evaluate import mean_interval
+    from rostok.measuring.intervals import mean_interval
 
     array = np.array(values)
     bounds = mean_interval(array, np.arange(len(array)))

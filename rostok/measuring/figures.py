@@ -1,0 +1,67 @@
+"""The two figures of a comparison as PNG: loss by position in the text, and loss against the tokens shown.
+
+    draw_positions(result), draw_sweep(result)      # result: rostok/measuring/report.py. bytes
+
+The same result gives the same bytes: no date and no version is written into a file.
+"""
+
+import io
+from typing import Any
+
+
+def draw_positions(result: dict[str, Any]) -> bytes:
+    """PNG: mean loss by position in the text, one line a row."""
+    from matplotlib.figure import Figure
+
+    bins, names = result["by_position"]["bins"], result["by_position"]["names"]
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for k, name in enumerate(names):
+        middles = [(bin_["first"] * bin_["last"]) ** 0.5 for bin_ in bins]
+        axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name))
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="position in the text (1: right after ◆)",
+        ylabel="nats per token",
+        title="Loss by position, held-out text",
+    )
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    return png(figure)
+
+
+def draw_sweep(result: dict[str, Any]) -> bytes:
+    """PNG: mean loss against the number of tokens shown, with intervals."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
+    axes = figure.add_subplot()
+    for curve in result["sweep"]["curves"]:
+        shown, nats = [p["shown"] for p in curve["points"]], [p["nats"] for p in curve["points"]]
+        line = axes.plot(shown, nats, marker="o", ms=4, label=plain(curve["name"]))[0]
+        if all(p["interval"] for p in curve["points"]):
+            low, high = zip(*(p["interval"] for p in curve["points"]), strict=True)
+            axes.fill_between(shown, low, high, color=line.get_color(), alpha=0.15, lw=0)
+    axes.set_xscale("log", base=2)
+    axes.set(
+        xlabel="tokens shown before each target",
+        ylabel="nats per token",
+        title="Loss against context, held-out text",
+    )
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    return png(figure)
+
+
+def plain(name: str) -> str:
+    """A name that matplotlib takes as it is: no mathematics between dollars."""
+    return name.replace("$", r"\$")
+
+
+def png(figure: Any) -> bytes:
+    axes = figure.axes[0]
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False)
+    out = io.BytesIO()
+    figure.savefig(
+        out, format="png", metadata={"Software": None}
+    )  # no version, no date: the same bytes each time
+    return out.getvalue()
