@@ -75,7 +75,7 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     add("--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted")
     add("--at", type=int, default=8, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
     add("--at-targets", type=int, default=5000, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
-    add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, N targets (2000)")
+    add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")
     add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
