@@ -4,7 +4,7 @@
     python compare.py checkpoints/window-mlp checkpoints/rostok --out report.md     # + report.json, report.csv, figures
     python compare.py RUN RUN --data data/other                                     # other held-out text
 
-Every target is scored once, each text alone (docs/perplexity.md tells the protocol). Beside the runs stand four
+Every target is scored once, each text alone (docs/perplexity.md has the protocol). Beside the runs are four
 models that only count. The first run named is the one that the others are measured against. There is no batch size
 to choose: numbers do not depend on one. Left out: other tasks than predicting text, and text that is in no shards
 folder (prepare.py makes one).

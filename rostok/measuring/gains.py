@@ -3,7 +3,7 @@
     sample = sample_texts(targets, 5000)                           # whole texts, drawn once with a fixed seed
     losses = narrow(model, targets, full, indices, width=8)           # the same model, shown 8 tokens a target
     classes(targets)                                                 # new, seen, pair, punctuation, end
-    swapped = control_losses(model, plan)                            # the same tokens behind another text's beginning
+    swapped = control_losses(model, plan)                            # the same tokens after another text's beginning
 
 The classes and their frequency-matched control follow Olsson et al. 2022 and docs/perplexity.md.
 Shapes: N targets of a list, S indices in it, W tokens shown, T time.
@@ -23,10 +23,9 @@ from rostok.measuring.intervals import mean_interval, resampling_units
 from rostok.measuring.score import device_of, nats_of
 from rostok.measuring.targets import Entry, Losses, TargetList
 
-KEPT = 8  # own tokens in front of every target that the control never swaps: what the window MLP sees
-TILE = (
-    4096  # tokens in one forward pass of narrow windows. A constant: bits must not depend on a user's choice
-)
+KEPT = 8  # own tokens before every target that the control never swaps: what the window MLP sees
+# Tokens in one forward pass of narrow windows. A constant: losses must not depend on a user's choice.
+TILE = 4096
 
 
 def sample_texts(targets: TargetList, wanted: int, seed: int = 0) -> list[int]:
@@ -51,13 +50,12 @@ def narrow(
     opened: bool,
     name: str = "",
 ) -> Losses:
-    """Losses at indices (S,) of a model that sees only the `width` tokens before each target, behind ◆ if `opened`.
+    """Losses at indices (S,) of a model that sees only the `width` tokens before each target, after ◆ if `opened`.
 
     Where the text's whole beginning fits into the window, the model saw the same in `full`: that loss is taken over.
     """
-    before = targets.position[indices] - int(
-        opened
-    )  # tokens that stand before the target; ◆ counts unless it is put there
+    # Tokens before the target. ◆ counts only if it is the text's own.
+    before = targets.position[indices] - int(opened)
     fits = before <= width
     nats, hits = full.nats[indices].copy(), full.hits[indices].copy()
     asked = np.flatnonzero(~fits)
@@ -68,9 +66,7 @@ def narrow(
         for start in starts:
             part = asked[start : start + tile]
             ends = indices[part]
-            ids = targets.inputs[
-                ends[:, None] + np.arange(1 - width, 1)
-            ]  # (B, W), the target's own text only
+            ids = targets.inputs[ends[:, None] + np.arange(1 - width, 1)]  # (B, W), of the target's own text
             if opened:
                 ids = np.concatenate((np.full((len(ids), 1), targets.start_id), ids), axis=1)
             logits = model(torch.from_numpy(ids).to(device))[:, -1]  # (B, V)
@@ -103,7 +99,7 @@ def sees(model: Any) -> int:
 def shown_less(
     models: Sequence[Any], rows: Sequence[Entry], chosen: Sequence[int], width: int
 ) -> tuple[list[Entry], list[dict[str, Any]]]:
-    """Every GPT again, on chosen texts, shown only `width` tokens before each target: bare, and behind ◆.
+    """Every GPT again, on chosen texts, shown only `width` tokens before each target: bare, and after ◆.
 
     Second, for each window model that sees as much: how its distance to the GPT splits (see `split_gain`).
     """
@@ -197,7 +193,7 @@ def by_position(targets: TargetList, losses: Sequence[Losses], bins: np.ndarray)
     ]
 
 
-# 3. The same tokens behind another beginning
+# 3. The same tokens after another beginning
 
 
 @dataclass(frozen=True)
@@ -213,7 +209,7 @@ class ControlText:
 
 
 def control_plan(targets: TargetList, chosen: Sequence[int], context: int) -> list[ControlText]:
-    """Swap the first half of each chosen text for another's; score what stands KEPT or more tokens behind the cut.
+    """Swap the first half of each chosen text for another's; score the targets KEPT or more tokens after the cut.
 
     A target is `seen` or `pair` here when the swap takes away its only earlier occurrences, `new` when there were none.
     Those that come again between the cut and the target keep a source to copy from, and are left out.
@@ -234,7 +230,7 @@ def control_plan(targets: TargetList, chosen: Sequence[int], context: int) -> li
         if cut < KEPT or donor is None:
             continue
         own = targets.text(i)[:length]
-        kinds = kinds_behind_cut(own, targets.targets[targets.offsets[i] :][:length], cut, plain)
+        kinds = kinds_after_cut(own, targets.targets[targets.offsets[i] :][:length], cut, plain)
         positions = np.flatnonzero(kinds >= 0)
         if len(positions):
             ids = np.concatenate((targets.text(donor)[:cut], own[cut:]))
@@ -242,8 +238,8 @@ def control_plan(targets: TargetList, chosen: Sequence[int], context: int) -> li
     return plan
 
 
-def kinds_behind_cut(own: np.ndarray, words: np.ndarray, cut: int, plain: Sequence[bool]) -> np.ndarray:
-    """(T,) class of each target of one text with regard to what stands before the cut; -1 for those left out."""
+def kinds_after_cut(own: np.ndarray, words: np.ndarray, cut: int, plain: Sequence[bool]) -> np.ndarray:
+    """(T,) class of each target of one text by what came before the cut; -1 for those left out."""
     inputs, targets = own.tolist(), words.tolist()
     gone_words, gone_pairs = (
         set(targets[: cut - 1]),
@@ -270,7 +266,7 @@ def kinds_behind_cut(own: np.ndarray, words: np.ndarray, cut: int, plain: Sequen
 def control_losses(
     model: Any, targets: TargetList, plan: Sequence[ControlText], name: str = ""
 ) -> np.ndarray:
-    """Nats of every planned target behind the swapped beginning, one text after another."""
+    """Nats of every planned target after the swapped beginning, one text after another."""
     device, parts = device_of(model), [np.zeros(0)]
     for text in tqdm(plan, desc=name, unit="text", disable=None, leave=False):
         logits = model(torch.from_numpy(text.ids)[None].to(device))[0, torch.from_numpy(text.positions)]

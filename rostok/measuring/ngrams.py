@@ -5,7 +5,7 @@
 
 They say how far a language model gets by counting alone: a network that does not beat them is broken or young, and a
 perplexity near 1 beside theirs is a mistake in the measuring. Kneser and Ney 1995, in the interpolated form of Chen
-and Goodman 1999 with one discount n1 / (n1 + 2 n2) a level. Before a text's start stands ◆. Left out: pruning, orders
+and Goodman 1999 with one discount n1 / (n1 + 2 n2) a level. Before a text's start comes ◆. Left out: pruning, orders
 above 3.
 """
 
@@ -104,7 +104,7 @@ class KneserNey:
 
 
 def find(table: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each wanted (N,) stands in a sorted table, and whether it does; a place that exists even if it does not."""
+    """Index of each wanted (N,) in a sorted table, and whether it is there; where it is not, the index is valid too."""
     at = np.minimum(np.searchsorted(table, wanted), len(table) - 1)
     return at, table[at] == wanted
 

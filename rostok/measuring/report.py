@@ -49,7 +49,7 @@ def tabulate(rows: Sequence[Entry], seed: int = 0) -> dict[str, Any]:
         units = resampling_units(rows[0].targets)
         sums = np.stack([group_sums(row.losses.nats, units) for row in rows])  # (K, U)
         weights, unit = np.bincount(units).astype(np.float64), "nats per token"
-    else:  # the ids differ, the texts and their bytes are the same: only text, not its ends, can be shared out
+    else:  # different tokenizers, same text: compare bits per byte, without the closing ◆
         sums = (
             np.stack(
                 [group_sums(np.where(r.targets.ends, 0, r.losses.nats), r.targets.text_of) for r in rows]
@@ -259,7 +259,7 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
     if result.get("by_class"):
         parts += ["## First-seen, seen and copyable tokens", markdown_table(*class_cells(result))]
     if result.get("control"):
-        parts += ["The same tokens behind the beginning of another text (gain = control - actual, nats):"]
+        parts += ["The same tokens after the beginning of another text (gain = control - actual, nats):"]
         parts += [markdown_table(*control_cells(result))]
     if result.get("sweep"):
         parts += [

@@ -71,7 +71,7 @@ class TargetList:
 
     @property
     def text_of(self) -> np.ndarray:
-        """(N,) the number of the text that each target stands in."""
+        """(N,) the number of the text of each target."""
         return np.repeat(np.arange(self.n_texts), np.diff(self.offsets))
 
     @property
@@ -95,7 +95,7 @@ class TargetList:
         return target_list([self.text(i) for i in chosen], self.start_id, self.token_bytes)
 
     def indices(self, chosen: Sequence[int]) -> np.ndarray:
-        """Where the targets of those texts stand in this list."""
+        """Indices in this list of the targets of those texts."""
         return np.concatenate([np.arange(self.offsets[i], self.offsets[i + 1]) for i in chosen])
 
 
@@ -103,7 +103,7 @@ def target_list(texts: Iterable[np.ndarray], start_id: int, token_bytes: Sequenc
     """Collect texts, each [◆, tokens...], into one list; `token_bytes` are the bytes of each id, for counts in bytes.
 
     sha256 is that of the targets as little-endian uint32; the closing ◆ of each text marks where it ends.
-    Raises UserError when there is no text, or one that is not opened by ◆.
+    Raises UserError when there is no text, or one that does not begin with ◆.
     """
     parts = [np.asarray(text, dtype=np.int64) for text in texts]
     if not parts:
@@ -126,7 +126,7 @@ def target_list(texts: Iterable[np.ndarray], start_id: int, token_bytes: Sequenc
 
 
 def hash_of_texts(texts: Iterable[bytes]) -> str:
-    """SHA-256 over the texts' bytes, each behind its length: the same under every tokenizer."""
+    """SHA-256 over the texts' bytes, each after its length: the same under every tokenizer."""
     digest = hashlib.sha256()
     for text in texts:
         digest.update(len(text).to_bytes(8, "little") + text)
@@ -207,5 +207,5 @@ class Entry:
     about: dict[str, Any] = field(default_factory=dict)  # parameters by group, tokens, seconds, step
 
     def at(self, indices: np.ndarray, part: TargetList) -> "Entry":
-        """The row for a part of its list; `indices` says where the part's targets stand."""
+        """The row for a part of its list; `indices` are those of the part's targets."""
         return Entry(self.name, self.context, part, self.losses.take(indices), self.about)

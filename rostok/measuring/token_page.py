@@ -3,7 +3,7 @@
     html = token_page(targets, [0, 1, 2], "window-mlp", nats_a, "rostok", nats_b)
 
 One file that loads nothing and runs nothing: no script, a style that its policy names by hash, every piece of text
-escaped and set apart from its neighbours' writing direction. Numbers stand in the hover text and in a table. Left out:
+escaped and set apart from its neighbours' writing direction. Numbers are in the hover text and in a table. Left out:
 more than two models.
 """
 
@@ -21,16 +21,16 @@ STEPS = 6  # shades on each side
 FULL = 3.0  # nats of difference that take the darkest shade
 
 
-def visible(piece: bytes) -> str:
-    """A piece as text that shows: half letters and control signs as ⟨..⟩, a line's end as ⏎.
+def visible(spelling: bytes) -> str:
+    """Bytes of a token as visible text: half characters and control characters as ⟨..⟩, a line's end as ⏎.
 
     >>> visible(b"a\\n"), visible(b"\\xd0"), visible("\\u202e".encode())
     ('a⏎', '⟨D0⟩', '⟨U+202E⟩')
     """
     try:
-        text = piece.decode("utf-8")
+        text = spelling.decode("utf-8")
     except UnicodeDecodeError:
-        return "".join(chr(b) if 32 <= b < 127 else f"⟨{b:02X}⟩" for b in piece)
+        return "".join(chr(b) if 32 <= b < 127 else f"⟨{b:02X}⟩" for b in spelling)
     text = text.replace("\n", "⏎").replace("\t", "⇥")
     return "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in HIDDEN else c for c in text)
 
@@ -96,9 +96,9 @@ def text_section(
     targets: TargetList, i: int, a: str, nats_a: np.ndarray, b: str, nats_b: np.ndarray
 ) -> list[str]:
     """One text: its tokens, its means, and the table of its numbers. Names are escaped already."""
-    places = range(int(targets.offsets[i]), int(targets.offsets[i + 1]))
+    indices = range(int(targets.offsets[i]), int(targets.offsets[i + 1]))
     tokens, lines = [], []
-    for at in places:
+    for at in indices:
         word, one, two = int(targets.targets[at]), float(nats_a[at]), float(nats_b[at])
         text = html.escape("◆" if word == targets.start_id else visible(targets.token_bytes[word]))
         hover = f"{a} {one:.2f}, {b} {two:.2f}, difference {one - two:+.2f} nats"
@@ -109,10 +109,10 @@ def text_section(
         lines.append(
             f"<tr><td><bdi>{text}</bdi></td><td>{one:.3f}</td><td>{two:.3f}</td><td>{one - two:+.3f}</td></tr>"
         )
-    mean_a, mean_b = float(np.mean(nats_a[places])), float(np.mean(nats_b[places]))
+    mean_a, mean_b = float(np.mean(nats_a[indices])), float(np.mean(nats_b[indices]))
     return [
         f"<section>\n<h2>Text {i + 1}</h2>",
-        f"<p>{len(places):,} targets: {a} {mean_a:.3f}, {b} {mean_b:.3f} nats per token.</p>",
+        f"<p>{len(indices):,} targets: {a} {mean_a:.3f}, {b} {mean_b:.3f} nats per token.</p>",
         f'<p dir="auto">{"".join(tokens)}</p>',
         f"<details><summary>Numbers</summary>\n<table><tr><th>token</th><th>{a}</th><th>{b}</th><th>difference</th></tr>",
         *lines,
