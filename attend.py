@@ -12,14 +12,15 @@
     python attend.py forming RUN --out forming.png  # the heads as they formed; trained with probe.every=N
     python attend.py page RUN --out page.html       # one offline page
 
-This file only parses words. What a subcommand does lives in rostok/attention/, in a file of the subcommand's name.
+This file only parses words. explain: by_hand/explain.py; map: heads/maps.py; heads: heads/report.py; name, pronoun:
+heads/probes.py; forming: heads/forming.py; page: page/explorer.py, all in rostok/attention/.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 
 from rostok.attention.by_hand import explain
-from rostok.attention.heads import forming, heads, maps, probes
+from rostok.attention.heads import forming, maps, probes, report
 from rostok.attention.page import explorer
 from rostok.errors import Parser, run_main
 
@@ -36,8 +37,8 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
     "map": ("maps of all heads of a trained run on a text", maps.add_arguments, maps.run),
     "heads": (
         "the report card of every head: what it does, how sure, is it used",
-        heads.add_arguments,
-        heads.run,
+        report.add_arguments,
+        report.run,
     ),
     "name": (
         "an invented name: how sure is the model when it comes again",
@@ -59,7 +60,7 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """One parser with a subparser for each row of SUBCOMMANDS."""
+    """One parser with a subparser for each entry of SUBCOMMANDS."""
     parser = Parser(description="Look inside attention.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (help_text, add_arguments, _) in SUBCOMMANDS.items():

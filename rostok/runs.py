@@ -16,6 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,54 @@ from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run folder and one step of it, read and checked without building the model."""
+
+    folder: Path
+    step_folder: Path
+    state: dict[str, Any]
+    tokenizer: Tokenizer
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The settings of config.yaml. Raises UserError."""
+        path = self.folder / "config.yaml"
+        try:
+            config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
+            raise UserError(f"cannot read {path}: {error}") from None
+        if not isinstance(config, dict):
+            raise UserError(f"{path} is damaged: it holds no settings; put the run's own back")
+        return config
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The weights, in the type they were saved in. Raises UserError."""
+        return read_tensors(self.step_folder, "model.safetensors")
+
+    def refuse_weights(self, why: object) -> UserError:
+        """The error for weights that are not those of the model in state.json."""
+        return UserError(
+            f"the weights in {self.step_folder} do not fit the model its state.json describes: {why}"
+        )
+
+
+def open_run(path: str | Path, step: str | None = None) -> Opened:
+    """Find the checkpoint that a path means and read its state and tokenizer. Raises UserError."""
+    step_folder = find_step(Path(path), step)
+    folder, state = step_folder.parent, read_state(step_folder)
+    if not isinstance(state.get("model"), dict):
+        raise UserError(
+            f"{step_folder / 'state.json'} does not say what the model is; give another step of the run"
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer.json")
+    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
+        raise UserError(
+            f"{folder / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
+        )
+    return Opened(folder, step_folder, state, tokenizer)
 
 
 @dataclass(frozen=True)
@@ -49,30 +98,15 @@ def load_run(
     device: str = "cpu",
 ) -> Run:
     """Open a run for use: weights in float32, eval mode, with its tokenizer. Raises UserError for all that is wrong."""
-    step_folder = find_step(Path(path), step)
-    folder, state = step_folder.parent, read_state(step_folder)
-    tensors = read_tensors(step_folder, "model.safetensors")
+    opened = open_run(path, step)
+    tensors, config = opened.tensors(), opened.config
     try:
-        config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-        if not isinstance(config, dict):
-            raise UserError(
-                f"{folder / 'config.yaml'} is damaged: it holds no settings; put the run's own back"
-            )
-    except (OSError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {folder / 'config.yaml'}: {error}") from None
-    try:
-        model = build_model(state["model"])
+        model = build_model(opened.state["model"])
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise UserError(
-            f"the weights in {step_folder} do not fit the model its state.json describes: {error}"
-        ) from None
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
-    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
-        raise UserError(
-            f"{folder}/tokenizer.json is not the one this run was trained with; put the right one back"
-        )
-    return Run(model.to(device).eval(), tokenizer, config, state, folder, step_folder)
+        raise opened.refuse_weights(error) from None
+    model = model.to(device).eval()
+    return Run(model, opened.tokenizer, config, opened.state, opened.folder, opened.step_folder)
 
 
 def data_of(run_folder: Path, config: Any, give: str = "--data FOLDER") -> Path:

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 
 import attend
 from rostok.attention.by_hand.examples import EXAMPLES
+from rostok.attention.heads import scores
 from rostok.attention.page import codec, explorer
 from rostok.attention.reference import forward, rms_norm, softmax
 from rostok.errors import UserError, run_main
@@ -118,10 +119,10 @@ def test_losses_classes() -> None:
 def test_head_scores_know_their_heads() -> None:
     ids = [0, 1, 2, 3, 1, 2, 3, 4, 1, 2]
     names = ["previous", "start", "induction", "same", "self"]
-    length, places = len(ids), explorer._places(np.array(ids), 0)
+    length, cells = len(ids), scores.kind_cells(ids, 0)
     heads = []
     for name in names:
-        where = places[name].astype(float)
+        where = cells[explorer.KINDS[name]].astype(float)
         where[~where.any(-1), 0] = 1
         heads.append(where / where.sum(-1, keepdims=True))
     even = np.tri(length) / np.arange(1, length + 1)[:, None]
@@ -314,12 +315,12 @@ def test_command_says_what_is_wrong(
         "has no attention": [str(window), *page],
         "the text is empty": [run, "--text", "", *page],
         "or --file FILE, one of the two": [run, "--text", "a", "--file", "b", *page],
-        "cannot read": [run, "--file", str(tmp_path / "none.txt"), *page],
+        "cannot be read": [run, "--file", str(tmp_path / "none.txt"), *page],
         "is not UTF-8": [run, "--file", str(binary), *page],
         "--query and --key go together": [run, "--text", "Tom", "--query", "Tom", *page],
-        "'she' does not stand in the text": [run, "--text", "Tom", "--query", "she", "--key", "Tom", *page],
-        "no 'Tom' stands before 'Tom'": [run, "--text", "Tom ran", "--query", "Tom", "--key", "Tom", *page],
-        "no 'he' stands before 'Tom'": [
+        "'she' is not in the text": [run, "--text", "Tom", "--query", "she", "--key", "Tom", *page],
+        "there is no 'Tom' before 'Tom'": [run, "--text", "Tom ran", "--query", "Tom", "--key", "Tom", *page],
+        "there is no 'he' before 'Tom'": [
             *(run, "--text", "Tom saw. Then he", "--query", "Tom", "--key", "he", *page)
         ],
         "--query and --key go together: ": [run, "--query", "nosuchword", *page],

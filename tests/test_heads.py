@@ -14,7 +14,7 @@ import torch
 
 import attend
 from model import GPTConfig, build_model
-from rostok.attention.heads import heads, scores
+from rostok.attention.heads import report, scores, usage
 from rostok.attention.heads.capture import open_subject
 from rostok.attention.heads.scores import (
     COPIES,
@@ -112,7 +112,7 @@ def test_pure_sink_has_no_previous_share_and_no_nan() -> None:
     assert found["bos"] == found["sink"] == 1
     assert np.isnan(found["prev_free"])
     assert np.isnan(found["dist"])
-    assert heads.number(found["prev_free"]) is None
+    assert scores.number(found["prev_free"]) is None
 
 
 def test_every_start_sign_of_a_packed_window_counts() -> None:
@@ -238,7 +238,7 @@ def test_probes_fit_the_context(context: int) -> None:
 def card(hand_run: Path) -> dict:
     subject = open_subject(hand_run)
     options = attend.build_parser().parse_args(["heads", str(hand_run), "--texts-count", "6"])
-    return heads.report(subject, heads.held_out(subject, options))
+    return report.report(subject, report.held_out(subject, options))
 
 
 def test_c19_detectors_name_exactly_the_heads_that_were_built(card: dict) -> None:
@@ -353,7 +353,7 @@ def test_ablation_of_one_long_text_has_an_interval(hand_run: Path) -> None:
     text = np.concatenate(([subject.tokenizer.start_id], rng().integers(1, 300, 290)))
     card = {"heads": [{"layer": la, "head": he, "labels": []} for la in range(2) for he in range(2)]}
     for ids, wanted in ((text, True), (text[:200], False)):  # stretches of 256 targets are drawn
-        heads.add_ablation(card, subject, [ids], "zero", None, 0)
+        usage.add_ablation(card, subject, [ids], "zero", None, 0)
         assert (card["heads"][0]["ablation"]["zero"]["all"]["interval"] is not None) == wanted
 
 
@@ -363,7 +363,6 @@ def test_ablation_of_one_long_text_has_an_interval(hand_run: Path) -> None:
         (["--texts-count", "0"], "--texts-count must be at least 1"),
         (["--icl", "0"], "--icl must be at least 1"),
         (["--out", "card.pdf"], "must end in one of"),
-        (["--out", "no/such/card.png"], "no folder"),
         (["--data", "a", "--texts", "b"], "one of the two"),
         (["--data", "nowhere"], "nowhere"),
         (["--texts", "nowhere.txt"], "nowhere.txt"),
@@ -405,13 +404,14 @@ def test_window_model_has_no_heads(tiny_window_run: Path, capsys: Capture) -> No
     assert "no attention to look at" in capsys.readouterr().err
 
 
-def test_shards_of_another_tokenizer_are_encoded_anew(
+def test_shards_of_another_tokenizer_are_encoded_again(
     hand_run: Path, tmp_path: Path, tiny_texts: list[str]
 ) -> None:
     other = train_tokenizer(tiny_texts, 300)
     write_data(tmp_path / "other", {"train": whole(tiny_texts[8:]), "valid": whole(tiny_texts[:8])}, other)
     subject = open_subject(hand_run)
-    found = heads.from_shards(subject.tokenizer, tmp_path / "other")
+    options = attend.build_parser().parse_args(["heads", str(hand_run), "--data", str(tmp_path / "other")])
+    found = report.held_out(subject, options).all
     assert sorted(subject.tokenizer.decode(ids[1:]) for ids in found) == sorted(tiny_texts[:8])
 
 

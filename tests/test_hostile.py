@@ -488,11 +488,11 @@ def test_attend_with_a_damaged_state(
     [
         ([*TEXT, "--layer", "0", "--head", "0"], "layers 1 to 2, heads 1 to 2. Got layer 0, head 0"),
         ([*TEXT, "--layer", "-1", "--head", "1"], "Got layer -1, head 1"),
-        ([*TEXT, "--query", "", "--key", ""], "'' does not stand in the text"),
+        ([*TEXT, "--query", "", "--key", ""], "'' is not in the text"),
         ([*TEXT, "--occurrence", "1"], "--occurrence says which mention"),
         ([*TEXT, "--out", ".png"], "--out must end in one of"),
         (["--text", ""], "the text is empty"),
-        (["--file", "nothing.txt"], "cannot read nothing.txt"),
+        (["--file", "nothing.txt"], "nothing.txt cannot be read"),
         (["--text", "word " * 999], "give --on-long head or tail"),
     ],
 )
@@ -505,7 +505,6 @@ def test_attend_map_words(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--as-printed"], "name one of them"),
         (["--list", "--plot", "x.png"], "--plot draws an example or your own matrices"),
         (["--q", "junk.npy", "--k", "junk.npy", "--v", "junk.npy"], "junk.npy holds no matrix"),
     ],

@@ -69,7 +69,7 @@ def test_swapped_name_keeps_its_first_letter() -> None:
     assert swapped("Zorbin Plax") == "Zalkemu Plax"[:6] + " Plax"
 
 
-@pytest.mark.parametrize("name", ["", " Vyx", "  ", "Zorbin \udcff"])
+@pytest.mark.parametrize("name", ["", " Vyx", "  "])
 def test_name_must_be_a_word(subject: Subject, name: str) -> None:
     with pytest.raises(UserError, match="--name must be a word or two"):
         check_name(subject, name)
@@ -132,7 +132,9 @@ def test_filler_is_between_the_mentions_of_every_name(subject: Subject, capsys: 
     assert distance(check_name(subject, NAME, 5)) + 60 < distance(check_name(subject, NAME, 90))
     found = []
     for tokens in ("5", "90"):
-        assert run("name", subject.folder, "--name", NAME, "--names", "3", "--filler", tokens, "--json") == 0
+        assert (
+            run("name", subject.run.folder, "--name", NAME, "--names", "3", "--filler", tokens, "--json") == 0
+        )
         found.append(json.loads(capsys.readouterr().out)["runs"][0]["random_names"])
     assert found[0]["second"] != found[1]["second"]
 
@@ -195,7 +197,7 @@ def test_name_command_for_a_gpt_and_a_window_model(
     ("words", "message"),
     [
         (["--name", ""], "--name must be a word or two"),
-        (["--name", "Zorbin \udcff"], "--name must be a word or two in UTF-8"),
+        (["--name", "Zorbin \udcff"], "--name: byte 0xff at offset 7 is not UTF-8"),
         (["--name", NAME, "--filler", "0"], "--filler must be at least 1"),
         (["--name", NAME, "--names", "1"], "--names 2"),
         (["--name", NAME, "--filler", "900"], "give a shorter --filler"),

@@ -34,9 +34,9 @@ def section(lang: str, name: str) -> dict[str, Any]:
     return {**words(lang)["common"], **words(lang)[name]}
 
 
-def say(lang: str, name: str, key: str, *values: Any, **named: Any) -> str:
+def say(lang: str, part: str, key: str, /, *values: Any, **named: Any) -> str:
     """One text of a section, filled in."""
-    return section(lang, name)[key].format(*values, **named)
+    return section(lang, part)[key].format(*values, **named)
 
 
 def in_all(*keys: str) -> Any:

@@ -2,14 +2,13 @@
 
 Nothing here shares code with model.py, so that each proves the other: the tests hold their logits equal.
 
-    weights = load_weights("checkpoints/rostok/latest/model.safetensors")
+    weights = open_subject("checkpoints/rostok").weights       # heads/capture.py; name -> NumPy array
     trace = {}
     logits = forward(weights, {"n_layer": 8, "n_head": 6}, [0, 17, 4, 250], trace)
     trace["blocks.5.attn.pattern"][3]            # layer 6, head 4: a (T, T) map whose rows sum to 1
 
-The file climbs from the arithmetic to the model: softmax -> one head -> many heads -> one step with a cache
--> the norm, the rotation and the MLP -> forward(). It leaves out batches, dropout, training and speed.
-Only numpy and safetensors are imported.
+The file climbs from the arithmetic to the model: softmax -> one head -> many heads -> the norm and the
+rotation -> forward(). It leaves out batches, dropout, training and speed. Only numpy is imported.
 
 Shapes: T time (tokens), S keys where they are more than T, D d_model, H heads, G key/value heads, E d_head,
 M d_mlp, V vocab.
@@ -17,7 +16,6 @@ M d_mlp, V vocab.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -119,7 +117,7 @@ def _open(mask: Mask, n: int, m: int) -> Array:
     return mask
 
 
-# ---- many heads, two texts, a cache ------------------------------------------------------------------------
+# ---- many heads ------------------------------------------------------------------------
 
 
 def split_heads(x: npt.ArrayLike, n_head: int) -> Array:
@@ -163,39 +161,7 @@ def multi_head(
     return (y if w_o is None else y @ np.asarray(w_o)), weights
 
 
-def cross_attention(
-    q_source: npt.ArrayLike,
-    kv_source: npt.ArrayLike,
-    w_q: npt.ArrayLike,
-    w_k: npt.ArrayLike,
-    w_v: npt.ArrayLike,
-    *,
-    scale: float | None = None,
-) -> tuple[Array, Array]:
-    """Queries from one text (n, D1), keys and values of another (m, D2): output (n, d_v), weights (n, m)."""
-    kv = np.asarray(kv_source)
-    return attention(
-        np.asarray(q_source) @ np.asarray(w_q), kv @ np.asarray(w_k), kv @ np.asarray(w_v), scale=scale
-    )
-
-
-def cached_step(
-    q: npt.ArrayLike, k: npt.ArrayLike, v: npt.ArrayLike, cache: tuple[Array, Array] | None = None
-) -> tuple[Array, tuple[Array, Array]]:
-    """New tokens q, k, v (..., n, E), keys and values of the earlier ones kept: (output, the longer cache).
-
-    A new query sees all of the past and, among the new tokens, itself and what stands before it.
-    """
-    k, v = np.asarray(k), np.asarray(v)
-    past = 0
-    if cache is not None:
-        past = cache[0].shape[-2]
-        k, v = (np.concatenate([old, new], axis=-2) for old, new in zip(cache, (k, v), strict=True))
-    output, _ = attention(q, k, v, mask=causal_mask(k.shape[-2] - past, past=past))
-    return output, (k, v)
-
-
-# ---- the other pieces of a block ---------------------------------------------------------------------------
+# ---- the other parts of a block ---------------------------------------------------------------------------
 
 
 def rms_norm(x: npt.ArrayLike, gain: npt.ArrayLike | float = 1.0, eps: float = 1e-6) -> Array:
@@ -224,12 +190,6 @@ def silu(x: npt.ArrayLike) -> Array:
     return x * 0.5 * (1 + np.tanh(x / 2))
 
 
-def swiglu(x: npt.ArrayLike, gate: npt.ArrayLike, up: npt.ArrayLike, down: npt.ArrayLike) -> Array:
-    """down(silu(gate(x)) * up(x)) for x (T, D); weights as torch keeps them, (out, in). Shazeer 2020."""
-    x = np.asarray(x)
-    return (silu(x @ np.asarray(gate).T) * (x @ np.asarray(up).T)) @ np.asarray(down).T
-
-
 def score_bound(q_gain: npt.ArrayLike, k_gain: npt.ArrayLike) -> float:
     """The largest |score| that QK-norm allows: sqrt(E) * max|q_gain| * max|k_gain|; RoPE keeps lengths."""
     q_gain, k_gain = np.asarray(q_gain), np.asarray(k_gain)
@@ -237,25 +197,6 @@ def score_bound(q_gain: npt.ArrayLike, k_gain: npt.ArrayLike) -> float:
 
 
 # ---- the whole model ---------------------------------------------------------------------------------------
-
-
-def load_weights(path: str | Path, dtype: npt.DTypeLike = np.float32) -> dict[str, Array]:
-    """The tensors of a model.safetensors by name, as NumPy arrays of `dtype`.
-
-    NumPy has no bfloat16; such a number is the upper half of a float32, so it is widened with 16 zero bits.
-    """
-    from safetensors import deserialize
-
-    numpy_names = {"F64": "<f8", "F32": "<f4", "F16": "<f2"}
-    weights = {}
-    for name, tensor in deserialize(Path(path).read_bytes()):
-        if tensor["dtype"] == "BF16":
-            wide = np.frombuffer(tensor["data"], "<u2").astype(np.uint32) << 16
-            values = wide.view(np.float32)
-        else:
-            values = np.frombuffer(tensor["data"], numpy_names[tensor["dtype"]])
-        weights[name] = values.reshape(tensor["shape"]).astype(dtype)
-    return weights
 
 
 def forward(
@@ -369,3 +310,12 @@ def _attend(
     proj = split_heads(w["attn.proj.weight"], n_head)  # (D, H*E) -> (H, D, E)
     result = note("result", z @ proj.transpose(0, 2, 1))  # (H, T, D)
     return note("out", result.sum(axis=0)), (k, v)
+
+
+def losses(logits: Array, targets: npt.ArrayLike) -> Array:
+    """(T,) the loss in nats of targets (T,) given logits (T, V), in float64."""
+    logits = logits.astype(np.float64)
+    shifted = logits - logits.max(-1, keepdims=True)
+    return (
+        np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(logits)), np.asarray(targets, dtype=np.int64)]
+    )

@@ -16,6 +16,7 @@ Left out: normalisers, several special tokens, any tokenizer that is not byte-le
 import hashlib
 import json
 import os
+import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -97,6 +98,38 @@ class Tokenizer:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_file(path, self._file_text)
         return path
+
+
+def spell(raw: bytes) -> str:
+    """The text of a token's bytes; those of a part of a character are shown as ⟨D0⟩.
+
+    >>> spell(b" he"), spell(b"\\xd0")
+    (' he', '⟨D0⟩')
+    """
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"⟨{byte:02X}⟩" if byte > 127 else chr(byte) for byte in raw)
+
+
+HIDDEN = (
+    "Cc",
+    "Cf",
+    "Cn",
+    "Co",
+    "Zl",
+    "Zp",
+)  # Unicode categories of what shows nothing, or changes what shows
+
+
+def visible(raw: bytes) -> str:
+    """The same with all of it to be seen: a line's end as ⏎, a tab as ⇥, control characters as ⟨U+202E⟩.
+
+    >>> visible(b"a\\n"), visible("\\u202e".encode())
+    ('a⏎', '⟨U+202E⟩')
+    """
+    text = spell(raw).replace("\n", "⏎").replace("\t", "⇥")
+    return "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in HIDDEN else c for c in text)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:

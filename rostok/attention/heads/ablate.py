@@ -15,15 +15,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from tqdm import tqdm
 
-from rostok.attention.heads.capture import Subject
-from rostok.attention.reference import Array, Edit, forward
+from rostok.attention.heads.capture import Subject, steps_of
+from rostok.attention.reference import Array, Edit, forward, losses
 
 KINDS = ("zero", "mean", "pattern")
-Place = tuple[int, int]  # layer, head; from 0
+Head = tuple[int, int]  # layer, head; from 0
 
 
 def silence(
-    heads: Sequence[Place],
+    heads: Sequence[Head],
     means: Mapping[str, Array] | None = None,
     patterns: Mapping[str, Array] | None = None,
 ) -> Edit:
@@ -78,16 +78,14 @@ def forbid(key: int, since: int) -> Edit:
 def nats_of(subject: Subject, ids: Array, edit: Edit | None = None) -> Array:
     """(T,) loss of ids[1:] and of the ◆ that closes the text, nats, given ids (T,) up to each of them."""
     targets = np.append(ids[1:], subject.tokenizer.start_id)
-    logits = forward(subject.weights, subject.config, ids, edit=edit).astype(np.float64)
-    shifted = logits - logits.max(-1, keepdims=True)
-    return np.log(np.exp(shifted).sum(-1)) - shifted[np.arange(len(ids)), targets]
+    return losses(forward(subject.weights, subject.config, ids, edit=edit), targets)
 
 
-def all_heads(subject: Subject) -> list[Place]:
+def all_heads(subject: Subject) -> list[Head]:
     return [(layer, head) for layer in range(subject.n_layer) for head in range(subject.n_head)]
 
 
-def changes(subject: Subject, texts: Sequence[Array], groups: Sequence[Sequence[Place]], kind: str) -> Array:
+def changes(subject: Subject, texts: Sequence[Array], groups: Sequence[Sequence[Head]], kind: str) -> Array:
     """(groups, targets): loss with a group of heads silenced minus loss without, of every target of the texts.
 
     `kind` is zero, mean or pattern. Costs one forward pass a group and text.
@@ -103,10 +101,3 @@ def changes(subject: Subject, texts: Sequence[Array], groups: Sequence[Sequence[
             np.stack([nats_of(subject, ids, silence(heads, means, maps)) - clean for heads in groups])
         )
     return np.concatenate(parts, axis=1)
-
-
-def steps_of(subject: Subject, ids: Array, ending: str) -> dict[str, Array]:
-    """The steps of a clean run whose names end so."""
-    trace: dict[str, Array] = {}
-    forward(subject.weights, subject.config, ids, trace, keep=lambda name: name.endswith(ending))
-    return trace

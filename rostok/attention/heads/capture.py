@@ -1,11 +1,11 @@
-"""Open a run for looking inside, read a text with it, and check what came out. All of attend.py's commands begin here.
+"""Opens a run, reads a text with it, and verifies the attention maps (used by map, heads, name, pronoun, page).
 
     subject = open_subject("checkpoints/rostok")                 # weights in NumPy float32, settings, tokenizer
     ids, dropped = subject.encode("Once upon a time ...")        # ◆ in front
     view = look(subject, ids)                                    # maps (L, H, T, T), losses, checks
     view.find("he", "Tom")                                       # the heads, by how much "he" looks at "Tom"
 
-The numbers are those of rostok/attention/reference.py. Leaves out: drawing (maps.py), scoring heads (heads.py).
+The numbers are those of rostok/attention/reference.py. Leaves out: drawing (maps.py), scoring heads (scores.py).
 """
 
 import re
@@ -17,9 +17,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rostok.attention.reference import forward, softmax
+from rostok.attention.languages import say
+from rostok.attention.reference import Array, forward, losses
 from rostok.errors import UserError
-from rostok.text.tokenizer import Tokenizer
+from rostok.runs import Opened, open_run
+from rostok.text.tokenizer import Tokenizer, spell
 
 TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
 
@@ -37,10 +39,10 @@ class Subject:
     """A run to look into: its name, weights (float32), model settings and tokenizer."""
 
     name: str
-    weights: Mapping[str, np.ndarray]
+    weights: Mapping[str, Array]
     config: Mapping[str, Any]
     tokenizer: Tokenizer
-    folder: Path = Path()  # of the run: where config.yaml says what it was trained on
+    run: Opened | None = None  # where it came from
 
     @property
     def n_layer(self) -> int:
@@ -73,20 +75,14 @@ class Subject:
             )
         return (ids[: self.context] if on_long == "head" else ids[:1] + ids[over + 1 :]), over
 
-    def pieces(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-        """What each token spells; bytes that are no whole character are shown as ⟨D0⟩."""
+    def pieces(self, ids: Sequence[int] | Array) -> list[str]:
+        """What each token spells; ◆ for the start sign."""
         return [self.piece(int(i)) for i in ids]
 
     def piece(self, i: int) -> str:
-        if i == self.tokenizer.start_id:
-            return "◆"
-        raw = self.tokenizer.token_bytes(i)
-        try:
-            return raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return "".join(f"⟨{byte:02X}⟩" for byte in raw)
+        return "◆" if i == self.tokenizer.start_id else spell(self.tokenizer.token_bytes(i))
 
-    def check_place(self, layer: int | None, head: int | None) -> None:
+    def check_head(self, layer: int | None, head: int | None) -> None:
         """Raise UserError unless the 1-based layer and head exist (None is fine)."""
         inside = layer is None or 1 <= layer <= self.n_layer
         inside = inside and (head is None or 1 <= head <= self.n_head)
@@ -98,36 +94,20 @@ class Subject:
 
 def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
     """A run, a step folder, RUN/latest or RUN/best. Raises UserError for a model that is not of one of the kinds."""
-    from rostok.runs import find_step, read_state, read_tensors  # these import torch
-    from rostok.text.tokenizer import load_tokenizer
-
-    step = find_step(Path(path))
-    try:
-        state = read_state(step)
-    except RecursionError as error:
-        raise UserError(f"{step / 'state.json'} is not a checkpoint's state: {error}") from None
-    config = state.get("model")
-    if not isinstance(config, dict):
-        raise UserError(f"{step / 'state.json'} does not say what the model is; give another step of the run")
+    run = open_run(path)
+    config = run.state["model"]
     if config.get("kind") not in kinds:
         raise UserError(
             f"{path} is a {config.get('kind')}, which has no attention to look at; give a gpt run"
         )
-    weights = {
-        name: tensor.float().numpy() for name, tensor in read_tensors(step, "model.safetensors").items()
-    }
+    weights = {name: tensor.float().numpy() for name, tensor in run.tensors().items()}
     if config["kind"] == "gpt":
-        check_fit(weights, config, step)
-    tokenizer = load_tokenizer(step.parent / "tokenizer.json")
-    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
-        raise UserError(
-            f"{step.parent / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
-        )
-    name = step.resolve().parent.name or step.name
-    return Subject(name, weights, config, tokenizer, step.parent)
+        check_fit(weights, config, run)
+    name = run.step_folder.resolve().parent.name or run.step_folder.name
+    return Subject(name, weights, config, run.tokenizer, run)
 
 
-def check_fit(weights: Mapping[str, np.ndarray], config: Mapping[str, Any], step: Path) -> None:
+def check_fit(weights: Mapping[str, Array], config: Mapping[str, Any], run: Opened) -> None:
     """Raise UserError unless these are the weights of the model that `config` describes: one token goes through."""
     try:
         for key in ("vocab_size", "context", "n_layer", "n_head"):
@@ -139,9 +119,7 @@ def check_fit(weights: Mapping[str, np.ndarray], config: Mapping[str, Any], step
         with np.errstate(all="ignore"):  # a broken weight is reported by look(), by layer and head
             forward(weights, config, np.zeros(1, dtype=np.int64))
     except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise UserError(
-            f"the weights in {step} do not fit the model its state.json describes: {error}"
-        ) from None
+        raise run.refuse_weights(error) from None
 
 
 @dataclass(frozen=True)
@@ -152,9 +130,17 @@ class Checks:
     future: float  # largest weight on a later token
     sdpa: float  # max |A·V - torch's scaled_dot_product_attention|
 
+    @property
+    def worst(self) -> float:
+        return max(self.row_sums, self.sdpa)
+
     def line(self) -> str:
-        worst = max(self.row_sums, self.sdpa)
-        return f"maps verified: rows sum to 1, no future, A·V equals sdpa, max error {worst:.1e}"
+        return verified(self.worst)
+
+
+def verified(error: float, lang: str = "en") -> str:
+    """The line that says that maps were verified, and how exactly."""
+    return say(lang, "common", "verified", error=error)
 
 
 @dataclass(frozen=True)
@@ -163,22 +149,21 @@ class View:
 
     subject: Subject
     ids: list[int]
-    maps: np.ndarray  # (L, H, T, T), row t: how query t shares its attention
-    logits: np.ndarray  # (T, V)
+    maps: Array  # (L, H, T, T), row t: how query t shares its attention
+    logits: Array  # (T, V)
     checks: Checks
     trace: Mapping[
-        str, np.ndarray
-    ]  # q, k, v, scaled, pattern, z of each layer, by the names of reference.forward
+        str, Array
+    ]  # q, k, v, scaled, pattern, z of each layer, named as reference.forward names them
 
     @cached_property
     def pieces(self) -> list[str]:
         return self.subject.pieces(self.ids)
 
     @cached_property
-    def nats(self) -> np.ndarray:
+    def nats(self) -> Array:
         """(T,) loss of each token given those before it; NaN for the first, which is given."""
-        logs = np.log(np.maximum(softmax(self.logits[:-1].astype(np.float64)), 1e-300))
-        return np.concatenate([[np.nan], -logs[np.arange(len(self.ids) - 1), self.ids[1:]]])
+        return np.append(np.nan, losses(self.logits[:-1], self.ids[1:]))
 
     def find(self, query: str, key: str, occurrence: int | None = None) -> list[dict[str, Any]]:
         """All heads, by the weight that the query word's last piece gives to the pieces of the key word before it.
@@ -189,33 +174,33 @@ class View:
         at, keys = self.aim(query, key, occurrence)
         weights = self.maps[:, :, at, keys].sum(-1)  # (L, H)
         order = np.argsort(-weights, axis=None, kind="stable")
-        places = zip(*np.unravel_index(order, weights.shape), strict=True)
+        heads = zip(*np.unravel_index(order, weights.shape), strict=True)
         return [
             {"layer": int(la), "head": int(he), "weight": float(weights[la, he]), "query": at, "keys": keys}
-            for la, he in places
+            for la, he in heads
         ]
 
     def aim(self, query: str, key: str, occurrence: int | None = None) -> tuple[int, list[int]]:
         """The query's position and the key word's positions before it."""
         asked, keys = aim(self.raw, query, key, occurrence)
-        return asked[-1], [place for mention in keys for place in mention]
+        return asked[-1], [i for mention in keys for i in mention]
 
     @property
     def raw(self) -> list[bytes]:
         return spelling(self.subject.tokenizer, self.ids)
 
 
-# ---- words of a text, whatever their pieces ----------------------------------------------------------------
+# ---- words of a text, whatever tokens spell them ----------------------------------------------------------------
 
 
 def spelling(tokenizer: Spelling, ids: Sequence[int]) -> list[bytes]:
-    """The bytes that each token puts into the text; ◆ is a letter of its own."""
+    """The bytes that each token puts into the text; ◆ is a character of its own."""
     return ["◆".encode() if i == tokenizer.start_id else tokenizer.token_bytes(int(i)) for i in ids]
 
 
-def places(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:
-    """What a pattern finds in the text of these tokens, each with the places of the tokens that spell it."""
-    text = b"".join(raw).decode("utf-8", "surrogateescape")  # half a letter stays what it is
+def spans(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:
+    """What a pattern finds in the text of these tokens, each with the positions of the tokens that spell it."""
+    text = b"".join(raw).decode("utf-8", "surrogateescape")  # half a character stays what it is
     begins = np.cumsum([0, *(len(sign.encode("utf-8", "surrogateescape")) for sign in text)])
     ends = np.cumsum([len(piece) for piece in raw])
     found = []
@@ -226,40 +211,37 @@ def places(raw: Sequence[bytes], pattern: str) -> list[tuple[str, list[int]]]:
 
 
 def mentions(raw: Sequence[bytes], word: str) -> list[list[int]]:
-    """For every mention of a word the places of the tokens that spell it; "he" is no mention in "then"."""
+    """For every mention of a word the positions of the tokens that spell it; "he" is not in "then"."""
     word = word.strip()
     before, after = (r"(?<!\w)" * bool(re.match(r"\w", word)), r"(?!\w)" * bool(re.search(r"\w$", word)))
-    return [at for _, at in places(raw, before + re.escape(word) + after)] if word else []
+    return [at for _, at in spans(raw, before + re.escape(word) + after)] if word else []
 
 
 def aim(
     raw: Sequence[bytes], query: str, key: str, occurrence: int | None = None
 ) -> tuple[list[int], list[list[int]]]:
-    """The places of the query word's mention, and those of each mention of the key word before it.
+    """The positions of the query word's mention, and those of each mention of the key word before it.
 
-    Raises UserError where a word does not stand in the text, or the key never before the query.
+    Raises UserError where a word is not in the text, or the key never before the query.
     """
     queries, keys = mentions(raw, query), mentions(raw, key)
     for word, found in ((query, queries), (key, keys)):
         if not found:
-            near = nearest_words(word, places(raw, r"\w+(?:['’]\w+)*|[^\w\s]"))
-            raise UserError(f"'{word}' does not stand in the text{near}")
+            near = nearest_words(word, spans(raw, r"\w+(?:['’]\w+)*|[^\w\s]"))
+            raise UserError(f"'{word}' is not in the text{near}")
     if occurrence is not None:
         if not 1 <= occurrence <= len(queries):
             at = ", ".join(str(q[-1]) for q in queries)
-            raise UserError(f"'{query}' stands {len(queries)} times (at {at}). Got --occurrence {occurrence}")
+            raise UserError(
+                f"'{query}' is there {len(queries)} times (at {at}). Got --occurrence {occurrence}"
+            )
         queries = [queries[occurrence - 1]]
     for asked in reversed(queries):
         if earlier := [mention for mention in keys if mention[-1] < asked[-1]]:
             return asked, earlier
     raise UserError(
-        f"no '{key}' stands before '{query}', and a token sees only the past; swap --query and --key?"
+        f"there is no '{key}' before '{query}', and a token sees only the past; swap --query and --key?"
     )
-
-
-def is_text(words: str) -> bool:
-    """False for what a shell hands over that is no UTF-8: its bytes come as halves of surrogate pairs."""
-    return not any("\ud800" <= sign <= "\udfff" for sign in words)
 
 
 def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
@@ -269,13 +251,25 @@ def nearest_words(word: str, words: Sequence[tuple[str, list[int]]]) -> str:
     return f"; near it: {', '.join(close)}" if close else "; give a word of the text"
 
 
-def look(subject: Subject, ids: Sequence[int] | np.ndarray) -> View:
+def steps_of(subject: Subject, ids: Sequence[int] | Array, ending: str) -> dict[str, Array]:
+    """The steps of one run through the reference whose names end so."""
+    trace: dict[str, Array] = {}
+    forward(subject.weights, subject.config, ids, trace, keep=lambda name: name.endswith(ending))
+    return trace
+
+
+def maps_of(subject: Subject, ids: Sequence[int] | Array) -> Array:
+    """(L, H, T, T), unverified: for many short probes of a run whose maps were verified on a text."""
+    return np.stack(list(steps_of(subject, ids, "attn.pattern").values()))
+
+
+def look(subject: Subject, ids: Sequence[int] | Array) -> View:
     """Run the reference on ids (T,) and verify the maps. Raises UserError when a weight is not a number.
 
     Raises RuntimeError when the maps fail their checks, which only a bug can cause: nothing may then be written.
     """
     wanted = ("attn.q", "attn.k", "attn.v", "attn.scaled", "attn.pattern", "attn.z", "logits")
-    trace: dict[str, np.ndarray] = {}
+    trace: dict[str, Array] = {}
     with np.errstate(invalid="ignore", over="ignore"):  # a broken weight is reported below, by layer and head
         forward(
             subject.weights, subject.config, np.asarray(ids), trace, keep=lambda name: name.endswith(wanted)
@@ -293,7 +287,7 @@ def look(subject: Subject, ids: Sequence[int] | np.ndarray) -> View:
     return View(subject, [int(i) for i in ids], maps, trace["logits"], checks, trace)
 
 
-def verify(maps: np.ndarray, trace: Mapping[str, np.ndarray]) -> Checks:
+def verify(maps: Array, trace: Mapping[str, Array]) -> Checks:
     """Compare maps (L, H, T, T) and mixtures with what they must be; torch's sdpa is the independent judge."""
     import torch
     from torch.nn.functional import scaled_dot_product_attention

@@ -1,6 +1,6 @@
-"""The report card of heads.py as people see it: a table, CSV, or a picture with one cell a head.
+"""The report card of report.py as people see it: a table, CSV, or a picture with one cell a head.
 
-Everything here takes the card that heads.report made (a dict that is also its JSON) and computes nothing new.
+Everything here takes the card that report.report made (a dict that is also its JSON) and computes nothing new.
 """
 
 import csv
@@ -12,34 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from rostok.attention.heads.maps import picture, write_file
+from rostok.attention.heads.capture import verified
+from rostok.attention.languages import section
+from rostok.attention.pictures import picture, plain
+from rostok.files import write_out
 
-WORDS = {
-    "en": {
-        "induction": "induction", "previous": "previous", "duplicate": "duplicate", "start": "start", "self": "self",
-        "local": "local", "other": "other", "strong": "", "partial": "partly ", "layer": "layer", "head": "head",
-        "all": "all", "pair": "pair", "label": "what it is",
-        "texts": "{n} held-out texts of {source}, {tokens:,} tokens",
-        "changed": "first labels at threshold {threshold}: {labels} ({changed} differ from 0.4)",
-        "base": "even attention", "random": "random tokens", "story": "story",
-    },
-    "ru": {
-        "induction": "индукция", "previous": "сосед", "duplicate": "повтор", "start": "начало", "self": "сам",
-        "local": "рядом", "other": "другое", "strong": "", "partial": "отчасти ", "layer": "слой", "head": "голова",
-        "all": "все", "pair": "пары", "random, as many as": "столько же случайных, сколько",
-        "label": "что это", "texts": "отложенных текстов: {n} ({source}), токенов: {tokens:,}",
-        "changed": "первые ярлыки при пороге {threshold}: {labels} (иначе, чем при 0.4: {changed})",
-        "base": "ровное внимание", "random": "случайные токены", "story": "рассказ",
-    },
-}  # fmt: skip
+AS_MANY = "random, as many as "  # the name of a group of heads at random
 COLUMNS = ("prev", "self", "bos", "dup", "local", "ind", "ind_story", "copy", "posr2", "ent", "maxw", "dist")
-
-
-def verified(error: float, lang: str) -> str:
-    return {
-        "en": f"maps verified: rows sum to 1, no future, A·V equals sdpa, max error {error:.1e}",
-        "ru": f"карты проверены: строки дают 1, будущее закрыто, A·V равно sdpa, наибольшая ошибка {error:.1e}",
-    }[lang]
 
 
 def best_scan(head: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +34,7 @@ def best_scan(head: Mapping[str, Any]) -> dict[str, Any]:
 
 def label_text(labels: Sequence[Mapping[str, Any]], lang: str) -> str:
     """ "previous 0.46 / partly start 0.38"; a shift other than 1 is said."""
-    words, parts = WORDS[lang], []
+    words, parts = section(lang, "heads"), []
     for label in labels:
         shift = f" k={label['shift']}" if label.get("shift", 1) != 1 else ""
         on = f" ({words[label['on']]})" if label.get("on") == "story" else ""
@@ -65,7 +44,7 @@ def label_text(labels: Sequence[Mapping[str, Any]], lang: str) -> str:
 
 def table(card: Mapping[str, Any], lang: str) -> str:
     """The card as text: a line a head, then groups, ◆, thresholds, context."""
-    words = WORDS[lang]
+    words = section(lang, "heads")
     kinds = card.get("ablation", {}).get("kinds", [])
     lines = [words["texts"].format(**card["texts"]), verified(card["checks"]["max_error"], lang), ""]
     lines.append("  L H " + " ".join(f"{name:>9}" for name in COLUMNS) + "  k*  " + words["label"])
@@ -85,7 +64,7 @@ def table(card: Mapping[str, Any], lang: str) -> str:
         counts = ", ".join(f"{words[kind]} {n}" for kind, n in row["labels"].items())
         lines.append(words["changed"].format(**{**row, "labels": counts}))
     if "icl" in card:
-        lines.append(context_line(card["icl"], lang))
+        lines.append(words["icl"].format(**card["icl"]))
     return "\n".join(lines)
 
 
@@ -95,7 +74,9 @@ def shown(x: float | None) -> str:
 
 def group_text(name: str, words: Mapping[str, str]) -> str:
     """A group's name in the language of the words: "induction", "random, as many as induction", "layer 3"."""
-    return " ".join(words.get(part, part) for part in name.rpartition(" ")[::2] if part)
+    if name.startswith(AS_MANY):
+        return f"{words['as_many']} {words[name.removeprefix(AS_MANY)]}"
+    return " ".join(words.get(part, part) for part in name.split(" "))
 
 
 def delta_text(entry: Mapping[str, Any], kind: str, words: Mapping[str, str]) -> str:
@@ -116,26 +97,11 @@ def start_lines(card: Mapping[str, Any], lang: str) -> list[str]:
     bounds = sorted({(head["layer"] + 1, head["score_bound"]) for head in card["heads"]})
     limits = ", ".join(f"{layer}: {bound:.1f}" for layer, bound in bounds)
     most = max(head["score_max"] or 0 for head in card["heads"])
-    lines = {
-        "en": [
-            f"|score| can be at most (by layer) {limits}; the largest seen is {most:.1f}",
-            "◆ is a sink (much looked at, little taken along: BOS >= 0.3, its share of what is written < BOS/3) "
-            f"in {len(sinks)} heads",
-        ],
-        "ru": [
-            f"|оценка| не больше (по слоям) {limits}; наибольшая: {most:.1f}",
-            f"◆ служит стоком (смотрят много, берут мало: BOS >= 0.3, а доля в выходе < BOS/3) в {len(sinks)} головах",
-        ],
-    }[lang]  # fmt: skip
+    words = section(lang, "heads")
+    lines = [words["bound"].format(limits=limits, most=most), words["sink"].format(n=len(sinks))]
     if test:
         cells = [test["evict"]["nats"], test["evict_random"]["nats"], *test["replace"].values()]
-        text = {
-            "en": "without ◆ from token 16 on the loss changes by {:+.4f}, without one random early token by "
-            "{:+.4f} nats; place 0 gets {:.3f} of the attention with ◆, {:.3f} with a full stop there",
-            "ru": "без ◆ с токена 16 потери меняются на {:+.4f}, без случайного раннего токена на {:+.4f} ната; "
-            "место 0 получает {:.3f} внимания, когда там ◆, и {:.3f}, когда там точка",
-        }[lang]
-        lines.append(text.format(*cells))
+        lines.append(words["evict"].format(*cells))
     return lines
 
 
@@ -144,25 +110,14 @@ def is_sink(head: Mapping[str, Any]) -> bool:
     return bos >= 0.3 and written < bos / 3
 
 
-def context_line(icl: Mapping[str, Any], lang: str) -> str:
-    return {
-        "en": "in-context score {score:+.3f} nats: loss at token {late} ({late_nats:.3f}) minus at {early} "
-        "({early_nats:.3f}), +-{around}, {texts} texts; "
-        "token {late} with only the last 32 tokens shown: {late_with_32:.3f}",
-        "ru": "польза контекста {score:+.3f} ната: потери на токене {late} ({late_nats:.3f}) минус на {early} "
-        "({early_nats:.3f}), +-{around}, текстов: {texts}; "
-        "токен {late}, если показать лишь 32 последних: {late_with_32:.3f}",
-    }[lang].format(**icl)
-
-
 def write(out: Path, card: Mapping[str, Any], lang: str) -> None:
     kind = out.suffix.lower()
     if kind == ".json":
-        write_file(out, json.dumps(card, ensure_ascii=False, allow_nan=False).encode())
+        write_out(out, json.dumps(card, ensure_ascii=False, allow_nan=False))
     elif kind == ".csv":
-        write_file(out, as_csv(card).encode())
+        write_out(out, as_csv(card))
     else:
-        write_file(out, picture(draw(card, lang), kind[1:]))
+        write_out(out, picture(draw(card, lang), kind[1:]))
 
 
 def as_csv(card: Mapping[str, Any]) -> str:
@@ -191,7 +146,7 @@ def draw(card: Mapping[str, Any], lang: str) -> Any:
     """A cell a head: its colour is the first label; its numbers PREV, BOS, IND and DUP."""
     from matplotlib.figure import Figure
 
-    words, heads = WORDS[lang], card["heads"]
+    words, heads = section(lang, "heads"), card["heads"]
     n_layer, n_head = heads[-1]["layer"] + 1, heads[-1]["head"] + 1
     figure = Figure(figsize=(1.5 * n_head + 1.0, 0.85 * n_layer + 1.4), dpi=150, layout="constrained")
     axes = figure.subplots()
@@ -217,10 +172,6 @@ def draw(card: Mapping[str, Any], lang: str) -> Any:
     )
     axes.tick_params(length=0)
     texts = words["texts"].format(**card["texts"])
-    axes.set_title(
-        f"{card['model']['name']}: {texts}\n{verified(card['checks']['max_error'], lang)}".replace(
-            "$", r"\$"
-        ),
-        fontsize=7,
-    )
+    title = f"{card['model']['name']}: {texts}\n{verified(card['checks']['max_error'], lang)}"
+    axes.set_title(plain(title), fontsize=7)
     return figure

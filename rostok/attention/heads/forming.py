@@ -4,7 +4,7 @@
     python attend.py forming checkpoints/rostok --out forming.png
 
 A probe reads a few rows of repeated random tokens, always the same, with the NumPy reference: no random state
-and no bit of the training is touched. The scores are those of scores.py. Leaves out labels and ablation (heads.py).
+and no bit of the training is touched. The scores are those of scores.py. Leaves out labels and ablation (report.py).
 """
 
 import argparse
@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from rostok.attention.heads.maps import check_out, picture, write_file
+from rostok.attention.languages import add_language_argument, section
+from rostok.attention.pictures import picture, plain
 from rostok.errors import UserError
+from rostok.files import check_out, write_out
 from rostok.runs import read_metrics
 
 KINDS = ("induction", "previous", "start")
@@ -32,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="forming.png or .svg")
     add("--force", action="store_true", help="overwrite an existing file")
     add("--json", action="store_true", help="print JSON instead of text")
-    add("--lang", choices=("en", "ru"), default="en", help="the language of what is printed and drawn (en)")
+    add_language_argument(parser, "printed and drawn")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
     if not probed:
         raise UserError(f"{folder} has no probes in metrics.jsonl; train with probe.every=100, say")
     if out:
-        write_file(out, picture(draw(records, name, args.lang), out.suffix.lower()[1:]))
+        write_out(out, picture(draw(records, name, args.lang), out.suffix.lower()[1:]))
     if args.json:
         rows = [{key: record[key] for key in ("step", "tokens", "heads")} for record in probed]
         print(json.dumps({"format": "rostok-forming", "version": 1, "run": name, "probes": rows}))
@@ -56,23 +58,9 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-WORDS = {
-    "en": {
-        "induction": "induction", "previous": "previous token", "start": "start ◆", "step": "step",
-        "loss": "loss, nats a token", "tokens": "training tokens seen", "layer": "layer",
-        "title": "{name}: one line a head, on repeated random tokens",
-    },
-    "ru": {
-        "induction": "индукция", "previous": "предыдущий токен", "start": "начало ◆", "step": "шаг",
-        "loss": "потери, ната на токен", "tokens": "прочитано токенов", "layer": "слой",
-        "title": "{name}: линия на голову, на повторённых случайных токенах",
-    },
-}  # fmt: skip
-
-
 def table(probed: Sequence[Mapping[str, Any]], lang: str) -> str:
     """A line a probe: the strongest head of each kind and where it is."""
-    words = WORDS[lang]
+    words = section(lang, "forming")
     lines = [f"{words['step']:>7} " + " ".join(f"{words[kind]:>20}" for kind in KINDS)]
     for record in probed:
         cells = []
@@ -89,14 +77,14 @@ def draw(records: Sequence[Mapping[str, Any]], name: str, lang: str) -> Any:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    words = WORDS[lang]
+    words = section(lang, "forming")
     figure = Figure(figsize=(8, 9), dpi=120, layout="constrained")
     top, *below = figure.subplots(4, 1, sharex=True)
     for key, style in (("loss", {"alpha": 0.4, "lw": 1}), ("valid_loss", {"lw": 2, "marker": "o", "ms": 3})):
         points = [(record["tokens"], record[key]) for record in records if key in record]
         if points:
             top.plot(*zip(*points, strict=True), color="#444444", **style)
-    top.set(ylabel=words["loss"], title=words["title"].format(name=name).replace("$", r"\$"))
+    top.set(ylabel=words["loss"], title=plain(words["title"].format(name=name)))
     probed = [record for record in records if "heads" in record]
     tokens = [record["tokens"] for record in probed]
     for axes, kind in zip(below, KINDS, strict=True):

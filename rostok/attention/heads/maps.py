@@ -6,7 +6,7 @@
     python attend.py map checkpoints/rostok --text "..." --out maps.json                           # or .csv
 
 Every output says that the maps were verified, and nothing is written when they were not. Layers and heads count from 1
-in what people type and see, from 0 in JSON and CSV. Leaves out: scores of heads (heads.py), the page (explorer.py).
+in what people type and see, from 0 in JSON and CSV. Leaves out: scores of heads (report.py), the page (explorer.py).
 """
 
 import argparse
@@ -20,8 +20,13 @@ from typing import Any
 import numpy as np
 
 from rostok import __version__
-from rostok.attention.heads.capture import View, is_text, look, open_subject
-from rostok.errors import UserError, standard_input
+from rostok.attention.heads.capture import View, look, open_subject, verified
+from rostok.attention.languages import add_language_argument, say, section
+from rostok.attention.pictures import picture, plain
+from rostok.errors import UserError
+from rostok.files import check_out, write_out
+from rostok.text import reading
+from rostok.text.tokenizer import visible
 
 KINDS = (".png", ".svg", ".json", ".csv")
 
@@ -34,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--layer", type=int, metavar="N", help="with --head: this head alone, large; counted from 1")
     add("--head", type=int, metavar="N")
     add("--query", metavar="WORD", help="rank the heads by how much this word ...")
-    add("--key", metavar="WORD", help="... looks at this one, which stands before it")
+    add("--key", metavar="WORD", help="... looks at this one, earlier in the text")
     add(
         "--occurrence",
         type=int,
@@ -44,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="maps.png, .svg, .json or .csv")
     add("--force", action="store_true", help="overwrite an existing file")
     add("--json", action="store_true", help="print JSON instead of text")
-    add("--lang", choices=("en", "ru"), default="en", help="the language of what is printed and drawn (en)")
+    add_language_argument(parser, "printed and drawn")
 
 
 def add_text_arguments(parser: argparse.ArgumentParser) -> None:
@@ -61,16 +66,7 @@ def read_text(args: argparse.Namespace) -> str:
     """The text that --text or --file gives. Raises UserError."""
     if (args.text is None) == (args.file is None):
         raise UserError("give the text to look at: --text 'Once upon a time', or --file FILE, one of the two")
-    if args.text is not None:
-        if not is_text(args.text):
-            raise UserError("--text is not UTF-8 text; give it in UTF-8, or --file FILE")
-        return args.text
-    try:
-        return standard_input().read() if args.file == "-" else Path(args.file).read_text("utf-8")
-    except OSError as error:
-        raise UserError(f"cannot read {args.file}: {error.strerror}; give another --file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{args.file} is not UTF-8 text (byte {error.start}); give a text file") from None
+    return reading.typed(args.text, "--text") if args.file is None else reading.read_text(args.file)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.layer is None) != (args.head is None):
         raise UserError("--layer and --head go together; leave out both for a sheet of all heads")
     subject = open_subject(args.run)
-    subject.check_place(args.layer, args.head)
+    subject.check_head(args.layer, args.head)
     ids, dropped = subject.encode(read_text(args), args.on_long, args.allow_empty)
     view = look(subject, ids)
     ranking = view.find(args.query, args.key, args.occurrence) if args.query is not None else None
@@ -100,69 +96,33 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def check_out(word: str | None, kinds: tuple[str, ...], force: bool) -> Path | None:
-    """The path to write to. Raises UserError for an unknown ending, a missing folder or a file that exists."""
-    if word is None:
-        return None
-    out = Path(word)
-    if out.suffix.lower() not in kinds:
-        raise UserError(f"--out must end in one of {', '.join(kinds)}. Got {word}")
-    if not out.parent.is_dir():
-        raise UserError(f"there is no folder {out.parent} for --out; make it first")
-    if out.exists() and not force:
-        raise UserError(f"{out} exists; give --force to overwrite it, or another --out")
-    return out
-
-
-def write_file(out: Path, content: bytes) -> None:
-    """Write whole or not at all. Raises UserError where the disk says no."""
-    beside = out.with_name(f".{out.name}.tmp")
-    try:
-        beside.write_bytes(content)
-        beside.replace(out)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UserError(f"cannot write {out}: {error.strerror}; give another --out") from None
-
-
 def write(out: Path, view: View, args: argparse.Namespace, dropped: int) -> None:
     kind = out.suffix.lower()
     if kind == ".json":
         text = json.dumps(record(view, dropped, None, maps=True), ensure_ascii=False, allow_nan=False)
-        write_file(out, text.encode())
+        write_out(out, text)
     elif kind == ".csv":
-        write_file(out, table(view, args.layer, args.head).encode())
+        write_out(out, table(view, args.layer, args.head))
     else:
         whole = args.layer is None
         draw = sheet(view, args.lang) if whole else one_head(view, args.layer - 1, args.head - 1, args.lang)
-        write_file(out, picture(draw, kind[1:]))
+        write_out(out, picture(draw, kind[1:]))
 
 
 def summary(view: View, dropped: int, lang: str) -> str:
     """One line on the text, one on the checks."""
     nats = view.nats[1:]
     loss = f"{nats.mean():.3f}" if len(nats) else "–"
-    left_out = {"en": f", {dropped} left out", "ru": f", {dropped} не вошло"}[lang] if dropped else ""
-    words = {
-        "en": f"{view.subject.name}: {len(view.ids)} tokens with ◆{left_out}, loss {loss} nats a token",
-        "ru": f"{view.subject.name}: токенов с ◆: {len(view.ids)}{left_out}, потери {loss} ната на токен",
-    }
-    verified = {
-        "en": view.checks.line(),
-        "ru": "карты проверены: строки дают 1, будущее закрыто, A·V равно sdpa, "
-        f"наибольшая ошибка {max(view.checks.row_sums, view.checks.sdpa):.1e}",
-    }
-    return f"{words[lang]}\n{verified[lang]}"
+    left_out = say(lang, "map", "left_out", n=dropped) if dropped else ""
+    line = say(lang, "map", "loss", name=view.subject.name, n=len(view.ids), left_out=left_out, loss=loss)
+    return f"{line}\n{verified(view.checks.worst, lang)}"
 
 
 def ranking_table(view: View, ranking: list[dict[str, Any]], args: argparse.Namespace) -> str:
-    head = {"en": "layer head  weight", "ru": "слой голова  вес"}[args.lang]
-    at, keys = ranking[0]["query"], ranking[0]["keys"]
-    words = f"'{args.query}' (position {at}) -> '{args.key}' (position {', '.join(map(str, keys))})"
-    if args.lang == "ru":
-        words = words.replace("position", "место")
+    at, keys = ranking[0]["query"], ", ".join(map(str, ranking[0]["keys"]))
+    words = say(args.lang, "map", "ranking", query=args.query, at=at, key=args.key, keys=keys)
     rows = [f"{row['layer'] + 1:>5} {row['head'] + 1:>4}  {row['weight']:.4f}" for row in ranking[:10]]
-    return "\n".join([words, head, *rows])
+    return "\n".join([words, say(args.lang, "map", "columns"), *rows])
 
 
 def record(view: View, dropped: int, ranking: list[dict[str, Any]] | None, maps: bool) -> dict[str, Any]:
@@ -205,23 +165,23 @@ def sheet(view: View, lang: str) -> Any:
 
     n_layer, n_head = view.maps.shape[:2]
     figure = Figure(figsize=(1.25 * n_head + 0.8, 1.25 * n_layer + 1.1), dpi=150, layout="constrained")
-    axes = figure.subplots(n_layer, n_head, squeeze=False)
-    layer_word, head_word = {"en": ("layer", "head"), "ru": ("слой", "голова")}[lang]
-    names = [visible(piece) for piece in view.pieces] if len(view.pieces) <= 24 else []  # more have no room
+    grid = figure.subplots(n_layer, n_head, squeeze=False)
+    words = section(lang, "map")
+    names = labels(view) if len(view.ids) <= 24 else []  # more have no room
     ticks, size = range(len(names)), min(6.0, 90 / max(1, len(names)))
     for la, he in np.ndindex(n_layer, n_head):
-        place: Any = axes[la, he]
-        place.imshow(closed(view.maps[la, he]), **shading())
-        place.set(xticks=[], yticks=[])
-        place.tick_params(length=0, pad=1)
-        place.set_facecolor("#dfe3e8")
+        axes: Any = grid[la, he]
+        axes.imshow(closed(view.maps[la, he]), **shading())
+        axes.set(xticks=[], yticks=[])
+        axes.tick_params(length=0, pad=1)
+        axes.set_facecolor("#dfe3e8")
         if la == 0:
-            place.set_title(f"{head_word} {he + 1}", fontsize=7)
+            axes.set_title(f"{words['head']} {he + 1}", fontsize=7)
         if la == n_layer - 1:
-            place.set_xticks(ticks, names, rotation=90, fontsize=size)
+            axes.set_xticks(ticks, names, rotation=90, fontsize=size)
         if he == 0:
-            place.set_yticks(ticks, names, fontsize=size)
-            place.set_ylabel(f"{layer_word} {la + 1}", fontsize=7)
+            axes.set_yticks(ticks, names, fontsize=size)
+            axes.set_ylabel(f"{words['layer']} {la + 1}", fontsize=7)
     width = int(18 * (1.25 * n_head + 0.8))
     figure.suptitle(textwrap.fill(caption(view, lang), width), fontsize=7)
     return figure
@@ -234,25 +194,23 @@ def one_head(view: View, layer: int, head: int, lang: str) -> Any:
     length = len(view.ids)
     size = min(14.0, max(4.0, 0.28 * length + 1.6))
     figure = Figure(figsize=(size, size), dpi=150, layout="constrained")
-    place = figure.subplots()
-    image = place.imshow(closed(view.maps[layer, head]), **shading())
-    place.set_facecolor("#dfe3e8")
-    names = [visible(piece) for piece in view.pieces]
+    axes = figure.subplots()
+    image = axes.imshow(closed(view.maps[layer, head]), **shading())
+    axes.set_facecolor("#dfe3e8")
+    names = labels(view)
     step = max(1, length // 64)
-    place.set_xticks(range(0, length, step), names[::step], rotation=90, fontsize=7)
-    place.set_yticks(range(0, length, step), names[::step], fontsize=7)
-    words = {"en": ("layer", "head", "looks at", "query"), "ru": ("слой", "голова", "смотрит на", "запрос")}[
-        lang
-    ]
-    place.set(xlabel=words[2], ylabel=words[3])
+    axes.set_xticks(range(0, length, step), names[::step], rotation=90, fontsize=7)
+    axes.set_yticks(range(0, length, step), names[::step], fontsize=7)
+    words = section(lang, "map")
+    axes.set(xlabel=words["looks_at"], ylabel=words["query"])
     below = textwrap.fill(caption(view, lang), int(10 * size))
-    place.set_title(f"{words[0]} {layer + 1}, {words[1]} {head + 1}\n{below}", fontsize=8)
-    figure.colorbar(image, ax=place, shrink=0.6)
+    axes.set_title(f"{words['layer']} {layer + 1}, {words['head']} {head + 1}\n{below}", fontsize=8)
+    figure.colorbar(image, ax=axes, shrink=0.6)
     for t, j in np.ndindex(length, length) if length <= 24 else ():
         weight = view.maps[layer, head, t, j]
         if j <= t and weight >= 0.005:
             dark = "white" if weight > 0.6 else "black"
-            place.text(j, t, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=5.5, color=dark)
+            axes.text(j, t, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=5.5, color=dark)
     return figure
 
 
@@ -265,26 +223,12 @@ def shading() -> dict[str, Any]:
     return {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "interpolation": "nearest"}
 
 
-def visible(piece: str) -> str:
-    """A piece with its white space to be seen; a dollar sign would start mathematics in matplotlib."""
-    marked = piece.replace("\n", "⏎").replace("\t", "⇥").replace(" ", "·").replace("$", r"\$")
-    return "".join(letter if letter.isprintable() else "?" for letter in marked)
+def labels(view: View) -> list[str]:
+    """The tokens as they are drawn, their white space to be seen."""
+    start_id, tokenizer = view.subject.tokenizer.start_id, view.subject.tokenizer
+    names = ["◆" if i == start_id else visible(tokenizer.token_bytes(i)) for i in view.ids]
+    return [plain(name.replace(" ", "·")) for name in names]
 
 
 def caption(view: View, lang: str) -> str:
-    worst = max(view.checks.row_sums, view.checks.sdpa)
-    return {
-        "en": f"{view.subject.name}: rows sum to 1, grey is the closed future; verified, max error {worst:.0e}",
-        "ru": f"{view.subject.name}: строки дают 1, серое: закрытое будущее; проверено, ошибка до {worst:.0e}",
-    }[lang].replace("$", r"\$")
-
-
-def picture(figure: Any, kind: str) -> bytes:
-    """A figure as PNG or SVG bytes; the same figure gives the same bytes."""
-    import matplotlib
-
-    out = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"Date": None}
-    with matplotlib.rc_context({"svg.hashsalt": "rostok"}):
-        figure.savefig(out, format=kind, metadata=metadata)
-    return out.getvalue()
+    return plain(say(lang, "map", "caption", name=view.subject.name, error=view.checks.worst))

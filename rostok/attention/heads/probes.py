@@ -1,4 +1,4 @@
-"""`attend.py name` and `attend.py pronoun`: two claims of the texts, measured on a trained run.
+"""`attend.py name` and `attend.py pronoun`: two claims of the chapter (docs/worked-examples.md), measured on a run.
 
     python attend.py name checkpoints/rostok checkpoints/gpt-1            # a name that nobody has heard before
     python attend.py name checkpoints/rostok --name "Zorbin Plax" --json
@@ -22,23 +22,24 @@ from typing import Any
 import numpy as np
 
 from rostok import __version__
-from rostok.attention.heads.ablate import Place, all_heads, silence
-from rostok.attention.heads.capture import Subject, is_text, look, open_subject
-from rostok.attention.heads.card import verified
-from rostok.attention.heads.heads import maps_of, number
-from rostok.attention.heads.maps import check_out, write_file
+from rostok.attention.heads.ablate import Head, all_heads, silence
+from rostok.attention.heads.capture import Subject, look, maps_of, open_subject, steps_of, verified
 from rostok.attention.heads.scores import (
     induction,
+    number,
     positional_share,
     probes_for,
     shifts_for,
     token_pool,
 )
+from rostok.attention.languages import add_language_argument, section
 from rostok.attention.reference import Array, Edit, forward, softmax
 from rostok.errors import UserError
+from rostok.files import check_out, write_out
+from rostok.measuring.intervals import mean_interval
+from rostok.text.reading import typed
 
-BOOK_NAME = '"or" after the second "Z" in gpt-1: under 1 %'
-BOOK_PRONOUN = 0.82  # "he" -> "Tom", layer 6 head 4 of the texts' own checkpoint
+CHAPTER_PRONOUN = 0.82  # "he" -> "Tom", layer 6 head 4 of the chapter's checkpoint (docs/worked-examples.md)
 FILLERS = (10, 50, 100, 200, 400)
 TOP, TOKENS = 3, 40  # heads silenced; tokens put in between
 
@@ -113,8 +114,8 @@ def pieces_at(text: str, begin: int, length: int, ends: Array) -> list[int]:
 
 def check_name(subject: Subject, name: str, tokens: int = TOKENS) -> Story:
     """The story of a user's name. Raises UserError for an unfit one."""
-    if not name.strip() or name != name.strip() or not is_text(name):
-        raise UserError(f"--name must be a word or two in UTF-8. Got {name!r}; try --name 'Zorbin Plax'")
+    if not name.strip() or name != name.strip() or typed(name, "--name") != name:
+        raise UserError(f"--name must be a word or two. Got {name!r}; try --name 'Zorbin Plax'")
     story = tell(subject, name, tokens=tokens)
     if len(story.pieces) < 3:
         pieces = [subject.piece(i) for i in story.pieces]
@@ -188,9 +189,7 @@ def random_names(subject: Subject, wanted: int, seed: int, tokens: int = TOKENS)
 
 
 def mean_and_interval(values: Sequence[float]) -> dict[str, Any]:
-    """Mean over names or stories with its 95 % interval (they are drawn anew)."""
-    from rostok.measuring.intervals import mean_interval
-
+    """Mean over names or stories with its 95 % interval (bootstrap over them)."""
     array = np.array(values)
     bounds = mean_interval(array, np.arange(len(array)))
     return {"mean": number(array.mean()), "interval": bounds, "n": len(array)}
@@ -226,11 +225,11 @@ def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="also write the JSON there")
     add("--force", action="store_true", help="overwrite an existing file")
     add("--json", action="store_true", help="print JSON instead of text")
-    add("--lang", choices=("en", "ru"), default="en", help="the language of what is printed (en)")
+    add_language_argument(parser)
 
 
 def run_name(args: argparse.Namespace) -> int:
-    """`attend.py name`: measure each run, print a table a run, the book's claim beside it."""
+    """`attend.py name`: measure each run, print a table a run, the chapter's claim beside it."""
     out = check_out(args.out, (".json",), args.force)
     if args.filler < 1 or args.names < 2:
         raise UserError(f"--filler must be at least 1 and --names 2. Got {args.filler} and {args.names}")
@@ -244,7 +243,7 @@ def say(found: dict[str, Any], as_text: Any, out: Any, args: argparse.Namespace)
     record = {**found, "version": 1, "created_with": __version__, "seed": args.seed}
     content = json.dumps(record, ensure_ascii=False, allow_nan=False)
     if out:
-        write_file(out, content.encode())
+        write_out(out, content)
     print(content if args.json else as_text(record, args.lang))
     return 0
 
@@ -328,7 +327,7 @@ def name_heads(subject: Subject, story: Story) -> list[dict[str, Any]]:
     return [{"layer": int(la), "head": int(he), "weight": number(weights[la, he])} for la, he in places]
 
 
-def induction_heads(subject: Subject, seed: int, count: int = TOP) -> list[Place]:
+def induction_heads(subject: Subject, seed: int, count: int = TOP) -> list[Head]:
     """The heads that match best on repeated random tokens (any shift, minimum over periods), strongest first."""
     pool = token_pool(subject.tokenizer, np.zeros(subject.tokenizer.vocab_size))
     start_id = subject.tokenizer.start_id
@@ -350,7 +349,7 @@ def causal(subject: Subject, stories: Sequence[Story], seed: int, limit: int = 2
         return None
     best, rng = induction_heads(subject, seed), np.random.default_rng(seed)
     others = [place for place in all_heads(subject) if place not in best]
-    edits: dict[str, list[list[Place]]] = {"clean": [], "induction": [], "random": []}
+    edits: dict[str, list[list[Head]]] = {"clean": [], "induction": [], "random": []}
     for _ in stories[:limit]:
         drawn = [others[i] for i in rng.permutation(len(others))[:TOP]]
         for name, heads in (("clean", []), ("induction", best), ("random", drawn)):
@@ -370,37 +369,8 @@ def with_interval(cell: Mapping[str, Any]) -> str:
     return f"{cell['mean']:.4f}" + (f" [{bounds[0]:.4f}, {bounds[1]:.4f}]" if bounds else "")
 
 
-NAME_WORDS = {
-    "en": {
-        "book": f"The texts: {BOOK_NAME}; the full model far above it.",
-        "mention": "mention", "filler": "tokens between: ", "ratio": "2nd : 1st",
-        "gain": "the pieces after the first became {0:.2f} nats cheaper at the second mention",
-        "random": "{n} random names, pieces after the first: 1st {first}, 2nd {second}, 3rd {third}; gain {gain} nats",
-        "piece": "their second piece at the second mention: {0}",
-        "swapped": "first mention '{0}' instead: second piece {1:.4f}; no first mention: {2:.4f}",
-        "common": "Tom when he was named before: {p:.4f}, when not: {p_not_named:.4f}",
-        "heads": "heads that look from the second first piece to what followed it: ",
-        "causal": "20 names, pieces after the first: {clean}; without induction heads {heads}: {induction}; "
-        "without three others: {random}",
-    },
-    "ru": {
-        "book": "В книге: «or» после второго «Z» в gpt-1: меньше процента; у полной модели намного больше.",
-        "mention": "упоминание", "filler": "токенов между: ", "ratio": "2-е : 1-е",
-        "gain": "кусочки после первого стали при втором упоминании дешевле на {0:.2f} ната",
-        "random": "случайных имён: {n}, кусочки после первого: 1-е {first}, 2-е {second}, 3-е {third}; "
-        "выигрыш {gain} ната",
-        "piece": "их второй кусочек при втором упоминании: {0}",
-        "swapped": "если сначала звали '{0}': второй кусочек {1:.4f}; если имени не было: {2:.4f}",
-        "common": "Tom, если его уже назвали: {p:.4f}, если нет: {p_not_named:.4f}",
-        "heads": "головы, что смотрят со второго первого кусочка туда, что шло за ним: ",
-        "causal": "20 имён, кусочки после первого: {clean}; без голов индукции {heads}: {induction}; "
-        "без трёх других: {random}",
-    },
-}  # fmt: skip
-
-
 def name_text(record: Mapping[str, Any], lang: str) -> str:
-    words = NAME_WORDS[lang]
+    words = section(lang, "name")
     return "\n".join(
         [words["book"], *(line for found in record["runs"] for line in name_lines(found, words))]
     )
@@ -502,7 +472,7 @@ def run_pronoun(args: argparse.Namespace) -> int:
     """`attend.py pronoun`: choose a head on half of the stories, report it on the other half."""
     out = check_out(args.out, (".json",), args.force)
     found = pronoun_probe(open_subject(args.run), args.seed)
-    return say({"format": "rostok-pronoun", "book": BOOK_PRONOUN, **found}, pronoun_text, out, args)
+    return say({"format": "rostok-pronoun", "book": CHAPTER_PRONOUN, **found}, pronoun_text, out, args)
 
 
 def pronoun_probe(subject: Subject, seed: int = 0) -> dict[str, Any]:
@@ -550,36 +520,12 @@ def head_posr2(subject: Subject, made: Sequence[Prompt], layer: int, head: int) 
     """POSR2 of one head, mean over stories: near 1 it would look there whatever stood there."""
     step, values = f"blocks.{layer}.attn.scaled", []
     for p in made:
-        trace: dict[str, Array] = {}
-        forward(subject.weights, subject.config, p.ids, trace, keep=lambda name: name == step)
-        values.append(positional_share(trace[step][head]))
+        values.append(positional_share(steps_of(subject, p.ids, step)[step][head]))
     return float(np.mean(values))
 
 
-PRONOUN_WORDS = {
-    "en": {
-        "head": "{model}: of all heads, layer {layer} head {head} looks best from the pronoun to the name "
-        "(chosen on {n} stories: mean weight {mean:.3f})",
-        "columns": "on 30 other stories   share with at least half   mean weight",
-        "name": "the name", "distractor": "another noun", "wrong_pronoun": "the name, wrong pronoun",
-        "words_between": "the name, words between",
-        "posr2": "the distance alone explains {0:.2f} of its scores; the name is {1} to {2} tokens back",
-        "book": "The texts' own checkpoint, one story: {0:.2f} (layer 6 head 4). Another model; no number to meet.",
-    },
-    "ru": {
-        "head": "{model}: из всех голов лучше всего смотрит с местоимения на имя слой {layer} голова {head} "
-        "(выбрана на {n} рассказах: средний вес {mean:.3f})",
-        "columns": "на 30 других           доля с весом >= 0.5       средний вес",
-        "name": "имя", "distractor": "другое слово", "wrong_pronoun": "имя, чужое местоимение",
-        "words_between": "имя, слова между",
-        "posr2": "одно расстояние объясняет {0:.2f} её оценок; имя стоит на {1}-{2} токенов раньше",
-        "book": "В книге, другая модель, один рассказ: {0:.2f} (слой 6 голова 4). Это не число, которого надо достичь.",
-    },
-}  # fmt: skip
-
-
 def pronoun_text(record: Mapping[str, Any], lang: str) -> str:
-    words = PRONOUN_WORDS[lang]
+    words = section(lang, "pronoun")
     place = {"layer": record["layer"] + 1, "head": record["head"] + 1, "model": record["model"]}
     lines = [
         words["head"].format(**place, n=record["chosen_on"], mean=record["chosen_mean"]),

@@ -6,9 +6,9 @@
     shifts = induction(maps, probe.ids, probe.asked, 9)  # (9, L, H): IND_0 .. IND_8
     labels = verdicts({"ind": (0.6, 0.03), "prev": (0.1, 0.02)})
 
-Definitions and their sources stand in docs/attention.md. A score without its baseline and its number of texts means
+Definitions and their sources are in docs/attention.md. A score without its baseline and its number of texts means
 nothing, so everything here works on `uniform` maps too. Leading axes of maps are free: (T, T), (H, T, T), (L, H, T, T).
-What is not there on a text (no token came twice) is NaN inside, and "–" or null in what people see.
+A score that a text does not have (no token came twice) is NaN inside, and "–" or null in what people see.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ LEAST_FREE = 0.05  # where less attention than this is not on ◆, what it does 
 SINK_LENGTH, SINK_SHARE = 64, 0.3  # Gu et al. 2024, arXiv:2410.10781
 PERIODS = (20, 25, 30, 50)
 COPIES, LEAST_CONTEXT = 4, 16
-SHIFTS = 9  # key 0 .. 8 places after the earlier copy
+SHIFTS = 9  # key 0 .. 8 positions after the earlier copy
 STRONG, PARTIAL = (0.40, 5.0), (0.20, 3.0)  # least score, least multiple of its baseline
 KINDS = {
     "induction": "ind",
@@ -47,6 +47,24 @@ def uniform(length: int) -> Array:
     return np.tri(length) / np.arange(1, length + 1)[:, None]
 
 
+def kind_cells(ids: npt.ArrayLike, start_id: int) -> dict[str, Array]:
+    """Where each kind of head looks on a text of ids (T,): kind -> (T, T) booleans.
+
+    previous: the token before; self: the token itself; local: the four before; start: every ◆; duplicate: earlier
+    copies of the token; induction: the token after an earlier copy.
+    """
+    ids = np.asarray(ids)
+    back = np.arange(len(ids))[:, None] - np.arange(len(ids))[None, :]  # distance to the key
+    return {
+        "induction": copy_cells(ids, 1, start_id),
+        "previous": back == 1,
+        "duplicate": copy_cells(ids, 0, start_id),
+        "start": (ids == start_id)[None, :] & (back >= 0),
+        "self": back == 0,
+        "local": (back >= 1) & (back <= 4),
+    }
+
+
 def text_scores(maps: Array, ids: npt.ArrayLike, start_id: int) -> dict[str, Array]:
     """All scores of maps (..., T, T) on one text of ids (T,), each (...); means over the queries t >= 2.
 
@@ -60,27 +78,26 @@ def text_scores(maps: Array, ids: npt.ArrayLike, start_id: int) -> dict[str, Arr
     if length <= FIRST:
         raise UserError(f"not enough tokens: scores begin at the third, the text has {length} with ◆")
     rows = maps[..., FIRST:, :]  # (..., T-2, T)
+    cells = {kind: where[FIRST:] for kind, where in kind_cells(ids, start_id).items()}  # (T-2, T) each
     back = np.arange(FIRST, length)[:, None] - np.arange(length)[None, :]  # (T-2, T) distance to the key
 
-    def mass(cells: Array) -> Array:  # (..., T-2) the weight of each query on its cells
-        return np.einsum("...tj,tj->...t", rows, cells.astype(rows.dtype))
+    def mass(where: Array) -> Array:  # (..., T-2) the weight of each query on its cells
+        return np.einsum("...tj,tj->...t", rows, where.astype(rows.dtype))
 
-    start = np.broadcast_to(ids == start_id, back.shape)
-    parked, prev = mass(start), mass(back == 1)
+    parked, prev = mass(cells["start"]), mass(cells["previous"])
     free = (1 - parked).mean(-1)
-    copies = copy_cells(ids, 0, start_id)[FIRST:]
-    twice = copies.any(-1)
+    twice = cells["duplicate"].any(-1)
     logs = np.log(np.maximum(rows, 1e-30))
     entropy = -(rows * logs).sum(-1) / np.log(np.arange(FIRST, length) + 1)
     return {
         "prev": prev.mean(-1),
         "prev_free": over(prev.mean(-1), free),
-        "self": mass(back == 0).mean(-1),
+        "self": mass(cells["self"]).mean(-1),
         "bos": parked.mean(-1),
         "sink": sinks(maps),
-        "local": mass((back >= 1) & (back <= 4)).mean(-1),
-        "dup": mass(copies)[..., twice].mean(-1) if twice.any() else np.full(free.shape, np.nan),
-        "dist": over(mass(np.where(start, 0, back)).mean(-1), free),
+        "local": mass(cells["local"]).mean(-1),
+        "dup": mass(cells["duplicate"])[..., twice].mean(-1) if twice.any() else np.full(free.shape, np.nan),
+        "dist": over(mass(np.where(cells["start"], 0, back)).mean(-1), free),
         "ent": entropy.mean(-1),
         "maxw": rows.max(-1).mean(-1),
     }
@@ -100,7 +117,7 @@ def sinks(maps: Array) -> Array:
 
 
 def copy_cells(ids: npt.ArrayLike, shift: int, start_id: int) -> Array:
-    """(T, T) True at the keys j < t that stand `shift` places after an earlier copy of x_t; ◆ is no copy.
+    """(T, T) True at the keys j < t `shift` positions after an earlier copy of x_t; ◆ is no copy.
 
     >>> copy_cells([0, 5, 6, 5], 1, 0).astype(int).tolist()   # 5 came before, 6 followed it
     [[0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 1, 0]]
@@ -116,7 +133,7 @@ def copy_cells(ids: npt.ArrayLike, shift: int, start_id: int) -> Array:
 def positional_share(scores: Array) -> Array:
     """POSR2: the share of the variance of scores (..., T, T) that the distance t - j explains; key 0 is left out.
 
-    One-way analysis of variance over distances: 1 is a head that looks at places, whatever stands there.
+    One-way analysis of variance over distances: 1 is a head that looks at positions, whatever token is there.
     """
     length = scores.shape[-1]
     t, j = np.tril_indices(length)
@@ -163,7 +180,7 @@ def copying(values: Array, proj: Array, unembed: Array, ids: npt.ArrayLike) -> A
 
 
 def token_pool(tokenizer: Tokenizer, counts: Array) -> Array:
-    """Ids for random probes: whole UTF-8 pieces that are no sign, the middle 92 % by how often they come."""
+    """Ids for random probes: tokens of whole characters, without ◆, the middle 92 % by how often they come."""
     ids = [
         i
         for i in range(tokenizer.vocab_size)
@@ -174,9 +191,9 @@ def token_pool(tokenizer: Tokenizer, counts: Array) -> Array:
     return np.array(order[edge : len(order) - edge])
 
 
-def is_whole(piece: bytes) -> bool:
+def is_whole(raw: bytes) -> bool:
     try:
-        return piece.decode("utf-8").isprintable()
+        return raw.decode("utf-8").isprintable()
     except UnicodeDecodeError:
         return False
 
@@ -240,8 +257,10 @@ def shifts_for(probes: Sequence[Probe]) -> int:
 
 
 def induction(maps: Array, ids: npt.ArrayLike, asked: Array, shifts: int, start_id: int = 0) -> Array:
-    """IND_k of maps (..., T, T) for k = 0 .. shifts-1, (shifts, ...): the weight on the keys k places after an earlier
-    copy of x_t, mean over the asked queries (T,) that have one. IND_1 is prefix matching (Olsson et al. 2022).
+    """IND_k of maps (..., T, T) for k = 0 .. shifts-1, (shifts, ...).
+
+    That is the weight on the keys k positions after an earlier copy of x_t, mean over the asked queries (T,) that have
+    one. IND_1 is prefix matching (Olsson et al. 2022).
     """
     return np.stack([mean_weight(maps, copy_cells(ids, k, start_id), asked) for k in range(shifts)])
 
@@ -268,9 +287,9 @@ def weight_when_free(maps: Array, cells: Array, asked: Array) -> tuple[Array, Ar
 
 
 def verdicts(
-    scores: Mapping[str, tuple[float | None, float]], least: float = STRONG[0]
+    scores: Mapping[str, tuple[float | None, float]], least: float = STRONG[0], most: int = 2
 ) -> list[dict[str, Any]]:
-    """At most two labels of a head, from {score: (value, baseline)}, in the order of KINDS; [] means "other".
+    """At most `most` labels of a head, from {score: (value, baseline)}, in the order of KINDS; [] means "other".
 
     strong: at least 0.40 and 5 times the baseline; partial: 0.20 and 3 times. `least` moves the 0.40, and 0.20 with it.
     """
@@ -287,7 +306,7 @@ def verdicts(
     kinds = [label["kind"] for label in found]
     if "previous" in kinds:  # one of the four tokens before is the one before
         found = [label for label in found if label["kind"] != "local"]
-    return found[:2]
+    return found[:most]
 
 
 def summarize(values: Sequence[Array]) -> tuple[Array, Array, Array]:
@@ -298,3 +317,8 @@ def summarize(values: Sequence[Array]) -> tuple[Array, Array, Array]:
     mean = np.divide(np.where(there, stack, 0).sum(0), n, out=np.full(n.shape, np.nan), where=n > 0)
     square = np.where(there, (stack - mean) ** 2, 0).sum(0)
     return mean, np.sqrt(np.divide(square, n - 1, out=np.full(n.shape, np.nan), where=n > 1)), n
+
+
+def number(x: Any) -> float | None:
+    """A number for JSON, six significant digits; None for NaN."""
+    return None if x is None or np.isnan(x) else float(f"{float(x):.6g}")

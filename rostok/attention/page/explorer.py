@@ -228,7 +228,14 @@ def _qkv(
 
 # ---- what kind of head is it, on this text -------------------------------------------------------------------
 
-KINDS = ["induction", "previous", "same", "start", "self"]  # in the order in which a label is given
+# The page's name of a kind -> that of scores.py, in the order in which a label is given.
+KINDS = {
+    "induction": "induction",
+    "previous": "previous",
+    "same": "duplicate",
+    "start": "start",
+    "self": "self",
+}
 
 
 def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[dict[str, Any]]:
@@ -239,9 +246,7 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
     the even attention ("strong") or 0.2 and 3 times ("partial"): a statement about this text, not about the head.
     """
     layers, n_head, length, _ = pattern.shape
-    places = _places(np.asarray(ids), start_id)
-    table = {kind: _mean_weight(pattern, where) for kind, where in places.items()}
-    even = even_scores(ids, start_id)
+    table, even = _means(pattern, ids, start_id), even_scores(ids, start_id)
     with np.errstate(divide="ignore", invalid="ignore"):
         bits = -np.nansum(np.where(pattern > 0, pattern * np.log(pattern), 0), -1)  # (L, H, T)
     spread = (bits[:, :, 1:] / np.log(np.arange(2, length + 1))).mean(-1) if length > 1 else None
@@ -260,38 +265,31 @@ def head_scores(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> list[
 
 def even_scores(ids: Sequence[int], start_id: int) -> dict[str, float | None]:
     """What a head that attends evenly to all it may see would score on this text."""
-    even = scores.uniform(len(ids))
-    table = {kind: _mean_weight(even, where) for kind, where in _places(np.asarray(ids), start_id).items()}
+    table = _means(scores.uniform(len(ids)), ids, start_id)
     return {kind: None if own is None else _short(float(own), 3) for kind, own in table.items()}
 
 
-def _places(ids: np.ndarray, start_id: int) -> dict[str, np.ndarray]:
-    """For each kind the (T, T) cells that count, rows t >= 2 only."""
-    length = len(ids)
-    past, row = np.tri(length, k=-1, dtype=bool), np.arange(length)[:, None] >= 2
-    start = ids == start_id
-    cells = {
-        "induction": scores.copy_cells(ids, 1, start_id),
-        "previous": np.eye(length, k=-1, dtype=bool),
-        "same": scores.copy_cells(ids, 0, start_id),
-        "start": np.broadcast_to(start[None, :], past.shape) & (past | np.eye(length, dtype=bool)),
-        "self": np.eye(length, dtype=bool),
+def _means(pattern: np.ndarray, ids: Sequence[int], start_id: int) -> dict[str, np.ndarray | None]:
+    """For each kind the mean weight on its cells over the queries from the third on that have one, else None."""
+    cells, asked = scores.kind_cells(ids, start_id), np.arange(len(ids)) >= scores.FIRST
+    there = {kind: (cells[name] & asked[:, None]).any() for kind, name in KINDS.items()}
+    return {
+        kind: scores.mean_weight(pattern, cells[name], asked) if there[kind] else None
+        for kind, name in KINDS.items()
     }
-    return {kind: where & row for kind, where in cells.items()}
-
-
-def _mean_weight(pattern: np.ndarray, where: np.ndarray) -> np.ndarray | None:
-    rows = where.any(-1)
-    return (pattern * where).sum(-1)[..., rows].mean(-1) if rows.any() else None
 
 
 def _label(found: Mapping[str, Any], even: Mapping[str, float | None]) -> tuple[str, str]:
-    for (least, times), sure in ((scores.STRONG, "strong"), (scores.PARTIAL, "partial")):
-        for kind in KINDS:
-            score = found[kind]
-            if score and score["v"] >= least and score["v"] >= times * (even[kind] or 0):
-                return kind, sure
-    return "other", ""
+    """The first strong label, else the first partial one."""
+    known = {
+        scores.KINDS[name]: (found[kind]["v"], even[kind] or 0.0)
+        for kind, name in KINDS.items()
+        if found[kind]
+    }
+    labels = scores.verdicts(known, most=len(KINDS))
+    names = {name: kind for kind, name in KINDS.items()}
+    best = min(labels, key=lambda label: label["confidence"] != "strong", default=None)
+    return (names[best["kind"]], best["confidence"]) if best else ("other", "")
 
 
 def opening(pattern: np.ndarray, raw: Sequence[bytes], look: tuple[str, str] | None) -> dict[str, int]:
@@ -376,7 +374,8 @@ def demo_pieces(story: str) -> list[str]:
 def _drawn(ids: np.ndarray) -> list[np.ndarray]:
     """Five maps (T, T) by rule. Where a rule finds nothing to look at, the head rests on ◆."""
     length = len(ids)
-    places = _places(ids, 0)
+    asked = np.arange(length)[:, None] >= scores.FIRST
+    cells = {kind: where & asked for kind, where in scores.kind_cells(ids, 0).items()}
     rest = scores.uniform(length)  # a little for everybody
     start = np.zeros((length, length))
     start[:, 0] = 1
@@ -387,8 +386,8 @@ def _drawn(ids: np.ndarray) -> list[np.ndarray]:
         aim = np.where(count > 0, share * found + (0.92 - share) * start, 0.92 * start)
         return aim + 0.08 * rest
 
-    return [head(places["previous"], 0.84), head(places["start"], 0.8), head(places["induction"], 0.78),
-            head(places["same"], 0.72), rest]  # fmt: skip
+    return [head(cells["previous"], 0.84), head(cells["start"], 0.8), head(cells["induction"], 0.78),
+            head(cells["duplicate"], 0.72), rest]  # fmt: skip
 
 
 # ---- the page ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@
     python attend.py heads checkpoints/rostok --icl 200                  # in-context-learning score
 
 1 read held-out texts -> 2 scores on them (scores.py) -> 3 scores on repeated tokens and repeated story slices
--> 4 verdicts -> 5 is ◆ a sink? -> 6 ablation (ablate.py) -> 7 a table, JSON, CSV or a picture (card.py).
+-> 4 labels (labels.py) -> 5 ablation, ◆, the far context (usage.py) -> 6 a table, JSON, CSV or a picture (card.py).
 All numbers come from the NumPy reference and its maps are verified. Layers and heads count from 1 in what people read,
 from 0 in JSON and CSV. Definitions: docs/attention.md. Leaves out resampling ablation and causal scrubbing.
 """
@@ -24,17 +24,16 @@ from tqdm import tqdm
 
 from rostok import __version__
 from rostok.attention.heads.ablate import KINDS as ABLATIONS
-from rostok.attention.heads.ablate import Place, all_heads, changes, forbid, nats_of
-from rostok.attention.heads.capture import Subject, View, look, open_subject
-from rostok.attention.heads.card import best_scan, table, verified, write
-from rostok.attention.heads.maps import check_out
+from rostok.attention.heads.ablate import Head, all_heads
+from rostok.attention.heads.capture import Subject, View, look, maps_of, open_subject, steps_of, verified
+from rostok.attention.heads.card import table, write
+from rostok.attention.heads.labels import judge, sensitivity
 from rostok.attention.heads.scores import (
-    KINDS,
-    STRONG,
     Probe,
     copy_cells,
     copying,
     induction,
+    number,
     positional_share,
     probes_for,
     repeated,
@@ -44,20 +43,22 @@ from rostok.attention.heads.scores import (
     text_scores,
     token_pool,
     uniform,
-    verdicts,
     weight_when_free,
 )
-from rostok.attention.reference import Array, forward, score_bound, split_heads
+from rostok.attention.heads.usage import add_ablation, context_score, start_tests
+from rostok.attention.languages import add_language_argument
+from rostok.attention.reference import Array, score_bound, split_heads
 from rostok.errors import UserError
+from rostok.files import check_out
+from rostok.runs import data_of, texts_of
 from rostok.text.shards import open_data
-from rostok.text.tokenizer import Tokenizer, load_tokenizer
+from rostok.text.sources import read_chunks
+from rostok.text.tokenizer import Tokenizer
 
 ENDINGS = (".png", ".svg", ".json", ".csv")
 SLICES = (40, 50, 60)  # tokens of a story that are read twice
 ROWS = 5  # random probes a period, as Crosbie and Shutova 2024
-SINK_TEXTS, EVICT_FROM = 8, 16
-POSITIONAL = 0.8  # a head whose scores the distance explains so well is no induction head
-THRESHOLDS = (0.3, 0.4, 0.5)
+SINK_TEXTS = 8
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="FILE", help="card.png, .svg, .json or .csv")
     add("--force", action="store_true", help="overwrite an existing file")
     add("--json", action="store_true", help="print JSON instead of a table")
-    add("--lang", choices=("en", "ru"), default="en", help="the language of what is printed and drawn (en)")
+    add_language_argument(parser, "printed and drawn")
 
 
 def add_texts_arguments(parser: argparse.ArgumentParser) -> None:
@@ -149,8 +150,9 @@ def held_out(subject: Subject, args: argparse.Namespace) -> Texts:
     if args.texts:
         every, source = from_file(subject.tokenizer, Path(args.texts)), args.texts
     else:
-        folder = Path(args.data) if args.data else data_of(subject)
-        every, source = from_shards(subject.tokenizer, folder), str(folder)
+        folder = Path(args.data) if args.data else data_of_run(subject)
+        texts = texts_of(open_data(folder), "valid", subject.tokenizer)
+        every, source = [np.asarray(ids, dtype=np.int64) for ids in texts], str(folder)
     order = np.random.default_rng(args.seed).permutation(len(every))
     chosen = [every[i][: subject.context] for i in order if len(every[i]) > 8][: args.texts_count]
     if not chosen:
@@ -162,40 +164,15 @@ def held_out(subject: Subject, args: argparse.Namespace) -> Texts:
     return Texts(chosen, every, counts, source)
 
 
-def data_of(subject: Subject) -> Path:
-    """The folder of shards that a run was trained on. Raises UserError when it is not there."""
-    import yaml
-
-    try:
-        config = yaml.safe_load((subject.folder / "config.yaml").read_text("utf-8"))
-        folder = Path(config["data"]["path"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError):
-        raise UserError(
-            f"{subject.folder} does not say what it was trained on; give --data or --texts"
-        ) from None
-    if not (folder / "manifest.json").is_file():
-        raise UserError(
-            f"the data of {subject.name} is not here (it was in {folder}); name shards with --data FOLDER, "
-            "or a file with --texts FILE"
-        )
-    return folder
-
-
-def from_shards(tokenizer: Tokenizer, folder: Path) -> list[Array]:
-    """The held-out texts of a shards folder, encoded anew where its tokenizer is another."""
-    data = open_data(folder)
-    split = data.split("valid")
-    texts = [np.asarray(split.text(i), dtype=np.int64) for i in range(len(split))]
-    if data.tokenizer_sha256 == tokenizer.sha256:
-        return texts
-    own = load_tokenizer(folder)
-    return encoded(tokenizer, [own.decode(ids[1:].tolist()) for ids in texts])
+def data_of_run(subject: Subject) -> Path:
+    """The shards that a run was trained on. Raises UserError when they are not there."""
+    if subject.run is None:
+        raise UserError(f"{subject.name} was not opened from a folder; give --data or --texts")
+    return data_of(subject.run.folder, subject.run.config, "--data FOLDER or --texts FILE")
 
 
 def from_file(tokenizer: Tokenizer, path: Path) -> list[Array]:
     """The texts of a file, divided by lines of <|endoftext|>."""
-    from rostok.text.sources import read_chunks
-
     whole, parts = [], []
     for part, last in read_chunks(path):
         parts.append(part)
@@ -241,7 +218,7 @@ def report(subject: Subject, texts: Texts, seed: int = 0) -> dict[str, Any]:
     stories = story_probes(subject, texts.ids, rng)
     story = shift_scan(subject, stories) if stories else None
     measured.values["copy"] = copy_scores(subject, token_pool(subject.tokenizer, texts.counts), rng)
-    heads = [record(subject, place, measured, random, story, examples) for place in all_heads(subject)]
+    heads = [record(subject, where, measured, random, story, examples) for where in all_heads(subject)]
     used = judge(subject, heads, texts.ids[:SINK_TEXTS])
     return {
         "format": "rostok-heads", "version": 1, "created_with": __version__,
@@ -279,7 +256,7 @@ def values_and_proj(subject: Subject, v: Array, layer: int) -> tuple[Array, Arra
     return np.repeat(v, subject.n_head // len(v), axis=0), proj
 
 
-def note_extremes(measured: Measured, view: View, which: int, examples: dict[Place, dict[str, Any]]) -> None:
+def note_extremes(measured: Measured, view: View, which: int, examples: dict[Head, dict[str, Any]]) -> None:
     """Keep the largest score and the strongest look at a token that is neither ◆ nor the query itself."""
     layers = range(view.subject.n_layer)
     length = len(view.ids)
@@ -302,20 +279,16 @@ def note_extremes(measured: Measured, view: View, which: int, examples: dict[Pla
 
 @dataclass(frozen=True)
 class ShiftScan:
-    """IND_k of all heads on probes of several names.
+    """IND_k of all heads on probes of several names."""
 
-    means (names, shifts, L, H) and the lowest of them over names (shifts, L, H); spread over probes; even attention's
-    highest (shifts,); works (shifts, L, H): the mean over the queries that give ◆ less than half, free: their share.
-    """
-
-    names: list[str]
-    means: Array
-    lowest: Array
-    spread: Array
-    even: Array
-    works: Array
-    free: Array
-    n: int
+    names: list[str]  # such as "25x4"; "25x4 filler" has other tokens between the copies
+    means: Array  # (names, shifts, L, H)
+    lowest: Array  # (shifts, L, H) the minimum of the means over names
+    spread: Array  # (shifts, L, H) standard deviation over probes
+    even: Array  # (shifts,) what even attention scores, the highest over names
+    works: Array  # (shifts, L, H) the mean over the queries that give ◆ less than half
+    free: Array  # (shifts, L, H) the share of such queries
+    n: int  # probes
 
     def best(self, layer: int, head: int) -> int:
         """k*: the shift >= 1 with the highest lowest score."""
@@ -345,13 +318,6 @@ def shift_scan(subject: Subject, probes: Sequence[Probe]) -> ShiftScan:
     )
 
 
-def maps_of(subject: Subject, ids: Array) -> Array:
-    """(L, H, T, T)"""
-    trace: dict[str, Array] = {}
-    forward(subject.weights, subject.config, ids, trace, keep=lambda name: name.endswith("attn.pattern"))
-    return np.stack(list(trace.values()))
-
-
 def story_probes(subject: Subject, texts: Sequence[Array], rng: np.random.Generator) -> list[Probe]:
     """◆, a slice of a text and the same slice again, in three lengths; fewer where texts or context are short."""
     room = (subject.context - 1) // 2
@@ -373,8 +339,7 @@ def copy_scores(subject: Subject, pool: Array, rng: np.random.Generator) -> list
     length, rows = min(25, len(pool), subject.context - 1), []
     for _ in range(ROWS):
         ids = repeated(pool, length, 1, rng, subject.tokenizer.start_id).ids
-        trace: dict[str, Array] = {}
-        forward(w, subject.config, ids, trace, keep=lambda name: name.endswith("attn.v"))
+        trace = steps_of(subject, ids, "attn.v")
         per_layer = []
         for layer in range(subject.n_layer):
             values, proj = values_and_proj(subject, trace[f"blocks.{layer}.attn.v"], layer)
@@ -385,17 +350,17 @@ def copy_scores(subject: Subject, pool: Array, rng: np.random.Generator) -> list
 
 def record(
     subject: Subject,
-    place: Place,
+    where: Head,
     measured: Measured,
     random: ShiftScan,
     story: ShiftScan | None,
-    examples: Mapping[Place, dict[str, Any]],
+    examples: Mapping[Head, dict[str, Any]],
 ) -> dict[str, Any]:
     """One head's line of the card, without its labels."""
-    layer, head = place
+    layer, head = where
     scores: dict[str, Any] = {}
     for name, values in measured.values.items():
-        mean, spread, n = (part[place] for part in summarize(values))
+        mean, spread, n = (part[where] for part in summarize(values))
         base = summarize(measured.even[name])[0] if name in measured.even else np.nan
         scores[name] = {"v": number(mean), "base": number(base), "sd": number(spread), "n": int(n)}
     for name, scan in (("ind", random), ("ind_story", story)):
@@ -403,11 +368,11 @@ def record(
             scores[name] = of_scan(scan, layer, head)
     weights = subject.weights
     gains = (weights[f"blocks.{layer}.attn.{part}_norm.weight"] for part in "qk")
-    largest = measured.largest[place] if measured.largest is not None else np.nan
+    largest = measured.largest[where] if measured.largest is not None else np.nan
     return {
         "layer": layer, "head": head, "labels": [], "scores": scores,
         "score_bound": number(score_bound(*gains)), "score_max": number(largest),
-        "example": examples.get(place),
+        "example": examples.get(where),
     }  # fmt: skip
 
 
@@ -419,195 +384,4 @@ def of_scan(scan: ShiftScan, layer: int, head: int) -> dict[str, Any]:
         "shifts": [number(x) for x in scan.lowest[:, layer, head]],
         "by_period": {name: number(x) for name, x in zip(scan.names, scan.means[:, k, layer, head], strict=True)},
         "when_free": number(scan.works[k, layer, head]), "free": number(scan.free[k, layer, head]),
-    }  # fmt: skip
-
-
-def number(x: Any) -> float | None:
-    """A number for JSON, six significant digits; None for NaN."""
-    return None if x is None or np.isnan(x) else float(f"{float(x):.6g}")
-
-
-def judge(subject: Subject, heads: Sequence[dict[str, Any]], texts: Sequence[Array]) -> float | None:
-    """Write the labels. Induction needs more than maps: copying for shift 1, use on repeated pairs for others.
-
-    Gives that use: how much the loss on repeated pairs grows without all heads that match with another shift.
-    """
-    shifted = [
-        (head["layer"], head["head"])
-        for head in heads
-        if looks_like_induction(head) and best_scan(head)["k"] > 1
-    ]
-    used = pair_loss(subject, texts, shifted) if shifted else None
-    for head in heads:
-        head["labels"] = labels_of(head, used)
-    return used
-
-
-def looks_like_induction(head: Mapping[str, Any], least: float = STRONG[0]) -> bool:
-    scan, posr2 = best_scan(head), head["scores"]["posr2"]["v"]
-    matches = bool(verdicts({"ind": (scan["v"], scan["base"])}, least))
-    return matches and not (posr2 is not None and posr2 > POSITIONAL)
-
-
-def labels_of(head: Mapping[str, Any], used: float | None, least: float = STRONG[0]) -> list[dict[str, Any]]:
-    """The labels of one head, at most two; `used` is what judge gives."""
-    scores, scan = head["scores"], best_scan(head)
-    known = {
-        name: (scores[name]["v"], scores[name]["base"] or 0.0) for name in KINDS.values() if name != "ind"
-    }
-    copies = scores["copy"]["v"] if scan["k"] == 1 else used
-    if (copies or 0.0) > 0 and looks_like_induction(head, least):
-        known["ind"] = (scan["v"], scan["base"])
-    labels = verdicts(known, least)
-    for label in labels:
-        if label["kind"] == "induction":
-            label |= {"shift": scan["k"], "on": scan["on"]}
-    return labels
-
-
-def pair_loss(subject: Subject, texts: Sequence[Array], heads: Sequence[Place]) -> float:
-    """How much the loss on repeated pairs grows, nats, when these heads add nothing."""
-    pairs = target_kinds(subject, texts) == "pair"
-    return float(changes(subject, texts, [heads], "zero")[0, pairs].mean()) if pairs.any() else 0.0
-
-
-def target_kinds(subject: Subject, texts: Sequence[Array]) -> Array:
-    """(N,) new, seen, pair, punctuation or end: of each target of the texts (rostok.measuring.classes)."""
-    from rostok.measuring.classes import CLASSES, classes
-    from rostok.measuring.targets import target_list
-
-    tokenizer = subject.tokenizer
-    pieces = [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
-    return np.array(CLASSES)[classes(target_list(texts, tokenizer.start_id, pieces))]
-
-
-def sensitivity(heads: Sequence[dict[str, Any]], used: float | None) -> list[dict[str, Any]]:
-    """How many heads have which first label at other thresholds, and how many differ from the one that was used."""
-    first = {}
-    for least in THRESHOLDS:
-        labels = [labels_of(head, used, least) for head in heads]
-        first[least] = [found[0]["kind"] if found else "other" for found in labels]
-    rows = []
-    for least, kinds in first.items():
-        counts = {kind: kinds.count(kind) for kind in [*KINDS, "other"] if kind in kinds}
-        moved = sum(a != b for a, b in zip(kinds, first[STRONG[0]], strict=True))
-        rows.append({"threshold": least, "labels": counts, "changed": moved})
-    return rows
-
-
-# ---- 5. is ◆ a sink? ---------------------------------------------------------------------------------------
-
-
-def start_tests(subject: Subject, texts: Sequence[Array], rng: np.random.Generator) -> dict[str, Any] | None:
-    """Take ◆ away from all later queries and see what that costs; put a full stop in its place and see who looks there.
-
-    evict: loss behind token 16 when no head may look at ◆ from there on, minus the loss when it may; evict_random: the
-    same for one of tokens 1 .. 15 (Xiao et al. 2023). replace: mean attention on place 0 with ◆ there, and with ".".
-    """
-    from rostok.measuring.intervals import mean_interval
-
-    long = [ids for ids in texts if len(ids) > 2 * EVICT_FROM]
-    if not long:
-        return None
-    rows: dict[str, list[Array]] = {"evict": [], "evict_random": []}
-    units, parked = [], []
-    stop = subject.tokenizer.encode(".")[0]
-    for i, ids in enumerate(tqdm(long, desc="without ◆", unit="text", disable=None, leave=False)):
-        clean = nats_of(subject, ids)
-        for name, key in (("evict", 0), ("evict_random", int(rng.integers(1, EVICT_FROM)))):
-            rows[name].append((nats_of(subject, ids, forbid(key, EVICT_FROM)) - clean)[EVICT_FROM:])
-        units.append(np.full(len(ids) - EVICT_FROM, i))
-        swapped = np.concatenate(([stop], ids[1:]))
-        parked.append([maps_of(subject, x)[:, :, 2:, 0].mean() for x in (ids, swapped)])
-    result: dict[str, Any] = {"texts": len(long)}
-    for name, parts in rows.items():
-        values = np.concatenate(parts)
-        bounds = mean_interval(values, np.concatenate(units))
-        result[name] = {"nats": number(values.mean()), "interval": bounds}
-    with_start, with_stop = np.mean(parked, axis=0)
-    return result | {"replace": {"start": number(with_start), "full_stop": number(with_stop)}}
-
-
-# ---- 6. ablation and context -------------------------------------------------------------------------------
-
-
-def add_ablation(
-    card: dict[str, Any], subject: Subject, texts: Sequence[Array], kind: str, group: str | None, seed: int
-) -> None:
-    """Put into each head's record, and into card["groups"], what silencing costs; by kind, then by class of target."""
-    from rostok.measuring.intervals import resampling_units
-    from rostok.measuring.targets import target_list
-
-    places, groups = all_heads(subject), head_groups(card, group, seed)
-    classes = target_kinds(subject, texts)
-    units = resampling_units(target_list(texts, subject.tokenizer.start_id))
-    card["ablation"] = {"texts": len(texts), "targets": len(classes), "kinds": []}
-    card["groups"] = [{"name": name, "heads": heads} for name, heads in groups]
-    for each in ABLATIONS if kind == "all" else (kind,):
-        card["ablation"]["kinds"].append(each)
-        asked = [[place] for place in places] + [heads for _, heads in groups]
-        deltas = changes(subject, texts, asked, each)  # (heads + groups, targets)
-        for entry, values in zip([*card["heads"], *card["groups"]], deltas, strict=True):
-            entry.setdefault("ablation", {})[each] = by_class(values, classes, units)
-
-
-def head_groups(card: Mapping[str, Any], group: str | None, seed: int) -> list[tuple[str, list[Place]]]:
-    """All heads of a layer; or all of a label, and beside them as many others at random."""
-    members: dict[str, list[Place]] = {}
-    for head in card["heads"]:
-        kind = head["labels"][0]["kind"] if head["labels"] else "other"
-        name = f"layer {head['layer'] + 1}" if group == "layer" else kind
-        members.setdefault(name, []).append((head["layer"], head["head"]))
-    if group == "layer":
-        return list(members.items())
-    rng, found = np.random.default_rng(seed), []
-    everyone = [(head["layer"], head["head"]) for head in card["heads"]]
-    for name, heads in members.items() if group == "label" else ():
-        others = [place for place in everyone if place not in heads]
-        drawn = rng.permutation(len(others))[: len(heads)]
-        found += [(name, heads), (f"random, as many as {name}", [others[i] for i in drawn])]
-    return [(name, heads) for name, heads in found if heads]
-
-
-def by_class(values: Array, classes: Array, units: Array) -> dict[str, Any]:
-    """Mean change and its 95 % interval (units are drawn) over all targets and over those new, seen and pair."""
-    from rostok.measuring.intervals import mean_interval
-
-    result = {}
-    for name in ("all", "new", "seen", "pair"):
-        mine = np.ones(len(values), bool) if name == "all" else classes == name
-        if mine.any():
-            bounds = mean_interval(values[mine], units[mine])
-            result[name] = {"nats": number(values[mine].mean()), "interval": bounds, "n": int(mine.sum())}
-    return result
-
-
-def context_score(subject: Subject, texts: Sequence[Array], wanted: int) -> dict[str, Any]:
-    """Loss around token 500 minus loss around token 50 of single texts, nats (Olsson et al. 2022); < 0: context helps.
-
-    Where fewer than `wanted` texts are so long, the longest place that so many reach is taken. With a control: the
-    late place again, only the last 32 tokens shown; what then remains is the story's end being easy, not its context.
-    """
-    around = 5
-    lengths = np.sort([min(len(ids), subject.context) for ids in texts])[::-1]
-    reach = int(lengths[min(wanted, len(lengths)) - 1])
-    late = min(500, reach - around - 1)
-    early = 50 if late > 100 else late // 4
-    if early <= around:
-        raise UserError(
-            f"not enough tokens: the texts reach place {late}; give longer ones with --data or --texts"
-        )
-    long = [ids[: late + around + 1] for ids in texts if min(len(ids), subject.context) >= late + around + 1][
-        :wanted
-    ]
-    losses, control = [], []
-    for ids in tqdm(long, desc="context", unit="text", disable=None, leave=False):
-        losses.append(nats_of(subject, ids)[:-1])  # the loss of token p stands at p - 1
-        control.append(nats_of(subject, ids[late - 32 : late + 1])[-2])
-    by_place = np.mean(losses, axis=0)
-    means = {place: by_place[place - 1 - around : place + around].mean() for place in (early, late)}
-    return {
-        "score": number(means[late] - means[early]), "late": late, "early": early, "around": around, "texts": len(long),
-        "late_nats": number(means[late]), "early_nats": number(means[early]),
-        "late_with_32": number(np.mean(control)), "by_place": [number(x) for x in by_place],
     }  # fmt: skip
