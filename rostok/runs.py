@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Opened:
-    """A run folder and one step of it, read and checked without building the model."""
+    """A run folder and one of its checkpoints, read without building the model."""
 
     folder: Path
     step_folder: Path
     state: dict[str, Any]
-    tokenizer: Tokenizer
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -52,6 +51,16 @@ class Opened:
             raise UserError(f"{path} is damaged: it holds no settings; put the run's own back")
         return config
 
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer that the run was trained with. Raises UserError."""
+        tokenizer = load_tokenizer(self.folder / "tokenizer.json")
+        if tokenizer.sha256 != self.state.get("tokenizer_sha256", tokenizer.sha256):
+            raise UserError(
+                f"{self.folder / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
+            )
+        return tokenizer
+
     def tensors(self) -> dict[str, Tensor]:
         """The weights, in the type they were saved in. Raises UserError."""
         return read_tensors(self.step_folder, "model.safetensors")
@@ -64,19 +73,14 @@ class Opened:
 
 
 def open_run(path: str | Path, step: str | None = None) -> Opened:
-    """Find the checkpoint that a path means and read its state and tokenizer. Raises UserError."""
+    """Find the checkpoint that a path means and read its state; the rest is read when it is asked for."""
     step_folder = find_step(Path(path), step)
     folder, state = step_folder.parent, read_state(step_folder)
     if not isinstance(state.get("model"), dict):
         raise UserError(
             f"{step_folder / 'state.json'} does not say what the model is; give another step of the run"
         )
-    tokenizer = load_tokenizer(folder / "tokenizer.json")
-    if tokenizer.sha256 != state.get("tokenizer_sha256", tokenizer.sha256):
-        raise UserError(
-            f"{folder / 'tokenizer.json'} is not the one this run was trained with; put the right one back"
-        )
-    return Opened(folder, step_folder, state, tokenizer)
+    return Opened(folder, step_folder, state)
 
 
 @dataclass(frozen=True)

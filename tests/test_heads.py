@@ -393,10 +393,10 @@ def test_run_without_data_or_with_lost_data(hand_run: Path, tmp_path: Path, caps
     lost = shutil.copytree(hand_run, tmp_path / "lost")
     (lost / "config.yaml").write_text("data: {path: gone}\n")
     assert run("heads", lost) == 2
-    assert "is not here (it was in gone); name shards with --data" in capsys.readouterr().err
+    assert "is not here (it was in gone); name the texts with --data" in capsys.readouterr().err
     (lost / "config.yaml").unlink()
     assert run("heads", lost) == 2
-    assert "give --data or --texts" in capsys.readouterr().err
+    assert "name the texts with --data FOLDER or --texts FILE" in capsys.readouterr().err
 
 
 def test_window_model_has_no_heads(tiny_window_run: Path, capsys: Capture) -> None:

@@ -608,8 +608,8 @@ def test_compare_refuses_its_files_before_the_work(
     [
         ("", "it holds no settings"),
         ("- 1", "it holds no settings"),
-        ("data: 5", "name the shards to score on with --data"),
-        ("data:\n  path: 5", "name the shards to score on with --data"),
+        ("data: 5", "name the texts with --data"),
+        ("data:\n  path: 5", "name the texts with --data"),
     ],
 )
 def test_compare_with_a_run_that_names_no_data(

@@ -168,7 +168,12 @@ def data_of_run(subject: Subject) -> Path:
     """The shards that a run was trained on. Raises UserError when they are not there."""
     if subject.run is None:
         raise UserError(f"{subject.name} was not opened from a folder; give --data or --texts")
-    return data_of(subject.run.folder, subject.run.config, "--data FOLDER or --texts FILE")
+    words = "--data FOLDER or --texts FILE"
+    try:
+        config = subject.run.config
+    except UserError as error:
+        raise UserError(f"{error}; name the texts with {words}") from None
+    return data_of(subject.run.folder, config, words)
 
 
 def from_file(tokenizer: Tokenizer, path: Path) -> list[Array]:
