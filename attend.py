@@ -12,15 +12,15 @@
     python attend.py forming RUN --out forming.png  # the heads as they formed; trained with probe.every=N
     python attend.py page RUN --out page.html       # one offline page
 
-This file only parses words. explain: by_hand/explain.py; map: heads/maps.py; heads: heads/report.py; name, pronoun:
-heads/probes.py; forming: heads/forming.py; page: page/explorer.py, all in rostok/attention/.
+This file only parses words. In rostok/attention/: explain is by_hand/explain.py, map heads/maps.py, heads
+heads/report.py, page page/explorer.py; name, pronoun and forming are files of heads/ with these names.
 """
 
 import argparse
 from collections.abc import Callable, Sequence
 
 from rostok.attention.by_hand import explain
-from rostok.attention.heads import forming, maps, probes, report
+from rostok.attention.heads import forming, maps, name, pronoun, report
 from rostok.attention.page import explorer
 from rostok.errors import Parser, run_main
 
@@ -42,10 +42,10 @@ SUBCOMMANDS: dict[str, tuple[str, AddArguments, Run]] = {
     ),
     "name": (
         "an invented name: how sure is the model when it comes again",
-        probes.add_name_arguments,
-        probes.run_name,
+        name.add_arguments,
+        name.run,
     ),
-    "pronoun": ("does a head send he and she to the name", probes.add_pronoun_arguments, probes.run_pronoun),
+    "pronoun": ("does a head send he and she to the name", pronoun.add_arguments, pronoun.run),
     "forming": (
         "the heads as they form during training, against the loss",
         forming.add_arguments,
@@ -63,8 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
     """One parser with a subparser for each entry of SUBCOMMANDS."""
     parser = Parser(description="Look inside attention.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (help_text, add_arguments, _) in SUBCOMMANDS.items():
-        add_arguments(subparsers.add_parser(name, help=help_text, description=help_text))
+    for command, (help_text, add_arguments, _) in SUBCOMMANDS.items():
+        add_arguments(subparsers.add_parser(command, help=help_text, description=help_text))
     return parser
 
 

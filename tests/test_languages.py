@@ -15,7 +15,7 @@ def blanks(text: str) -> list[str]:
 def texts(tree: object) -> list[str]:
     if isinstance(tree, dict):
         return [text for key in sorted(tree) for text in texts(tree[key])]
-    return [str(item) for item in tree] if isinstance(tree, list) else [str(tree)]
+    return [text for item in tree for text in texts(item)] if isinstance(tree, list) else [str(tree)]
 
 
 def test_english_and_russian_are_there() -> None:

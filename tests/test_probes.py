@@ -1,6 +1,7 @@
 """The probes of names and pronouns: their stories, their arithmetic, and what they find in a model written by hand."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 
 import attend
 from model import build_model
-from rostok.attention.heads import probes
+from rostok.attention.heads import name as name_module
+from rostok.attention.heads import pronoun as pronoun_module
 from rostok.attention.heads.capture import Subject, open_subject
-from rostok.attention.heads.probes import (
+from rostok.attention.heads.name import (
     causal,
     check_name,
     controls,
@@ -21,16 +23,20 @@ from rostok.attention.heads.probes import (
     later,
     name_heads,
     of_mentions,
-    prompts,
     random_names,
     swapped,
     tell,
     window_logits,
 )
+from rostok.attention.heads.pronoun import prompts, pronoun_probe
+from rostok.attention.heads.stories import language_of, note_letters
+from rostok.attention.languages import words as words_of
 from rostok.errors import UserError, run_main
 from rostok.runs import load_run
+from rostok.text.tokenizer import train_tokenizer
 
 NAME = "Vyx Plo"
+STORIES = words_of("en")["stories"]
 Capture = pytest.CaptureFixture[str]
 
 
@@ -62,11 +68,11 @@ def test_filler_grows_and_has_no_z(subject: Subject) -> None:
     distances = [np.subtract(*tell(subject, "Vy", tokens=n).mentions[[1, 0], 0]) for n in (1, 30, 60)]
     assert distances == sorted(distances)
     assert distances[2] - distances[1] >= 20
-    assert "Z" not in "".join(probes.FILLER)
+    assert "Z" not in "".join(STORIES["name"]["filler"])
 
 
 def test_swapped_name_keeps_its_first_letter() -> None:
-    assert swapped("Zorbin Plax") == "Zalkemu Plax"[:6] + " Plax"
+    assert swapped("Zorbin Plax", "alkemudo") == "Zalkemu Plax"[:6] + " Plax"
 
 
 @pytest.mark.parametrize("name", ["", " Vyx", "  "])
@@ -83,10 +89,10 @@ def test_name_of_few_pieces_is_refused(subject: Subject) -> None:
 def test_name_whose_pieces_differ_is_refused_with_all_splits(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probes, "AGAIN", (" One day{name}s father", " The birds saw{name}."))
+    monkeypatch.setitem(STORIES["name"], "again", [" One day{name}s father", " The birds saw{name}."])
     good = tell(subject, NAME, tokens=10)
     shifted = lambda text, begin, length, ends: [*good.mentions[0]][: 3 if begin > 80 else 4]  # noqa: E731
-    monkeypatch.setattr(probes, "pieces_at", shifted)
+    monkeypatch.setattr(name_module, "pieces_at", shifted)
     with pytest.raises(UserError, match="falls into other pieces each time: .* / .* / "):
         tell(subject, NAME, tokens=10)
 
@@ -125,16 +131,16 @@ def test_hand_built_induction_knows_the_name_again(subject: Subject) -> None:
     )
 
 
-def test_filler_is_between_the_mentions_of_every_name(subject: Subject, capsys: Capture) -> None:
+def test_filler_is_between_the_mentions_of_every_name(
+    subject: Subject, hand_run: Path, capsys: Capture
+) -> None:
     distance = lambda story: story.mentions[1, 0] - story.mentions[0, 0]  # noqa: E731
     near, far = (random_names(subject, 3, 0, tokens) for tokens in (5, 90))
     assert max(map(distance, near)) + 60 < min(map(distance, far))
     assert distance(check_name(subject, NAME, 5)) + 60 < distance(check_name(subject, NAME, 90))
     found = []
     for tokens in ("5", "90"):
-        assert (
-            run("name", subject.run.folder, "--name", NAME, "--names", "3", "--filler", tokens, "--json") == 0
-        )
+        assert run("name", hand_run, "--name", NAME, "--names", "3", "--filler", tokens, "--json") == 0
         found.append(json.loads(capsys.readouterr().out)["runs"][0]["random_names"])
     assert found[0]["second"] != found[1]["second"]
 
@@ -149,8 +155,8 @@ def test_silencing_the_induction_head_takes_the_name_away(
     subject: Subject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert causal(subject, [], 0) is None  # four heads are too few to draw three others from
-    monkeypatch.setattr(probes, "TOP", 1)
-    monkeypatch.setattr(probes, "induction_heads", lambda subject, seed: [(1, 0)])
+    monkeypatch.setattr(name_module, "TOP", 1)
+    monkeypatch.setattr(name_module, "induction_heads", lambda subject, seed: [(1, 0)])
     found = causal(subject, random_names(subject, 4, 0), 0)
     assert found is not None
     assert found["induction"]["mean"] < 0.5 * found["clean"]["mean"]
@@ -199,8 +205,8 @@ def test_name_command_for_a_gpt_and_a_window_model(
         (["--name", ""], "--name must be a word or two"),
         (["--name", "Zorbin \udcff"], "--name: byte 0xff at offset 7 is not UTF-8"),
         (["--name", NAME, "--filler", "0"], "--filler must be at least 1"),
-        (["--name", NAME, "--names", "1"], "--names 2"),
-        (["--name", NAME, "--filler", "900"], "give a shorter --filler"),
+        (["--name", NAME, "--names", "1"], "--names must be 2 to 1000"),
+        (["--name", NAME, "--filler", "900"], "less than the context"),
         (["--name", NAME, "--out", "name.png"], "must end in one of .json"),
     ],
 )
@@ -218,19 +224,20 @@ def test_sixty_prompts_end_in_the_pronoun_and_know_their_places(subject: Subject
     made, wrong, apart = (
         prompts(subject, 0),
         prompts(subject, 0, wrong=True),
-        prompts(subject, 0, between=probes.BETWEEN),
+        prompts(subject, 0, between=True),
     )
     assert len(made) == 60
+    tales = STORIES["pronoun"]
     for p, q, r in zip(made, wrong, apart, strict=True):
         text, other = (subject.tokenizer.decode(x.ids[1:]) for x in (p, q))
         name = next(
-            name for name in (*probes.BOYS, *probes.GIRLS) if f"{name} " in text or f"{name}." in text
+            name for name in (*tales["boys"], *tales["girls"]) if f"{name} " in text or f"{name}." in text
         )
-        assert text.endswith(" he" if name in probes.BOYS else " she")
-        assert other.endswith(" she" if name in probes.BOYS else " he")
+        assert text.endswith(" he" if name in tales["boys"] else " she")
+        assert other.endswith(" she" if name in tales["boys"] else " he")
         spelt = subject.tokenizer.decode(p.ids[p.name])
         assert spelt.replace(" ", "").replace(name, "") == ""
-        assert subject.tokenizer.decode(p.ids[p.distractor]) in probes.DISTRACTORS
+        assert subject.tokenizer.decode(p.ids[p.distractor]) in [frame["noun"] for frame in tales["frames"]]
         assert len(r.ids) > len(p.ids) + 10
 
 
@@ -241,9 +248,11 @@ def test_head_is_chosen_on_one_half_and_reported_on_the_other(
     weights = np.zeros((60, 2, 2))
     weights[:30, 1, 0], weights[30:, 0, 1] = 0.9, 0.9
     monkeypatch.setattr(
-        probes, "looks", lambda subject, made: (weights[60 - len(made) :], weights[60 - len(made) :] / 3)
+        pronoun_module,
+        "looks",
+        lambda subject, made: (weights[60 - len(made) :], weights[60 - len(made) :] / 3),
     )
-    found = probes.pronoun_probe(subject)
+    found = pronoun_probe(subject)
     assert (found["layer"], found["head"], found["chosen_share"]) == (1, 0, 1)
     assert found["held_out"]["name"]["share"]["mean"] == 0
     assert found["held_out"]["name"]["share"]["n"] == 30
@@ -265,3 +274,42 @@ def test_pronoun_needs_heads_and_room(tiny_window_run: Path, tiny_run: Path, cap
     assert "no attention to look at" in capsys.readouterr().err
     assert run("pronoun", tiny_run) == 2
     assert "sees only 32" in capsys.readouterr().err
+
+
+# ---- another language --------------------------------------------------------------------------------------
+
+
+def russian() -> str:
+    """Sentences of the built-in Russian stories, many times over: enough for a small tokenizer."""
+    tales = words_of("ru")["stories"]
+    frames = [
+        frame[kind].format(n="Том") + frame["ask"]
+        for frame in tales["pronoun"]["frames"]
+        for kind in ("boy", "girl")
+    ]
+    return " ".join([tales["name"]["opening"], *tales["name"]["filler"], *frames])
+
+
+def test_stories_are_in_the_language_of_the_tokenizer(subject: Subject) -> None:
+    tokenizer = train_tokenizer([russian()] * 3, 600)
+    own = replace(subject, tokenizer=tokenizer, config={**subject.config, "context": 512})
+    assert language_of(subject.tokenizer) == "en"
+    assert language_of(tokenizer) == "ru"
+    text = tokenizer.decode(tell(own, "Зорбин Плакс", tokens=10).ids[1:])
+    assert text.startswith("Жил-был маленький дракон. Его звали Зорбин Плакс.")
+    assert text.count("Зорбин Плакс") == 3
+    for p in prompts(own, 0):
+        assert tokenizer.decode(p.ids).endswith((" он", " она"))
+        assert tokenizer.decode(p.ids[p.name]).split()[0] in (
+            *words_of("ru")["stories"]["pronoun"]["boys"],
+            *words_of("ru")["stories"]["pronoun"]["girls"],
+        )
+
+
+def test_a_text_that_is_spelled_letter_by_letter_is_noted(subject: Subject, capsys: Capture) -> None:
+    note_letters(subject, "Жил-был маленький дракон.", "en")
+    assert "Above 2.5 its tokenizer has most likely learned another language" in capsys.readouterr().err
+    note_letters(
+        replace(subject, tokenizer=train_tokenizer([russian()] * 3, 900)), "Жил-был маленький дракон.", "ru"
+    )
+    assert capsys.readouterr().err == ""

@@ -21,6 +21,7 @@ import numpy as np
 
 from rostok import __version__
 from rostok.attention.heads.capture import View, look, open_subject, verified
+from rostok.attention.heads.stories import note_letters
 from rostok.attention.languages import add_language_argument, say, section
 from rostok.attention.pictures import picture, plain
 from rostok.errors import UserError
@@ -80,9 +81,11 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--layer and --head go together; leave out both for a sheet of all heads")
     subject = open_subject(args.run)
     subject.check_head(args.layer, args.head)
-    ids, dropped = subject.encode(read_text(args), args.on_long, args.allow_empty)
+    text = read_text(args)
+    ids, dropped = subject.encode(text, args.on_long, args.allow_empty)
     view = look(subject, ids)
     ranking = view.find(args.query, args.key, args.occurrence) if args.query is not None else None
+    note_letters(subject, text, args.lang)
     if out:
         write(out, view, args, dropped)
     if args.json:
