@@ -46,7 +46,7 @@ def value_of(handle: str, name: str) -> Value:
     return next(value for value in EXAMPLES[handle].values if value.name == name)
 
 
-def test_E1_E2_the_printed_numbers_that_are_wrong():
+def test_the_printed_numbers_that_are_wrong():
     assert [e.handle for e in EXAMPLES.values() if e.status == "OFF"] == ["S0-11", "S0-14"]
     token, fish = value_of("S0-11", "token-5"), value_of("S0-14", "fish-output")
     assert f"{100 * token.exact:.2f}" == "83.84" != token.printed
@@ -62,7 +62,7 @@ def test_S0_11_the_printed_column_was_made_to_sum_to_100():
     assert np.exp(8 - 6.2) == pytest.approx(6.0496, abs=5e-5)
 
 
-def test_E3_scores_times_v_is_wrong_by_up_to_1_09():
+def test_scores_times_v_is_wrong_by_up_to_1_09():
     computed = compute(EXAMPLES["S1-14"])
     literal = computed["scaled"] @ computed["v"]
     np.testing.assert_allclose(literal[0], [-0.208014, 0.170889, 0.602104, 0.298573, -0.230946], atol=5e-7)

@@ -231,7 +231,7 @@ def test_probes_fit_the_context(context: int) -> None:
     assert all(probe.asked.sum() >= 3 and not probe.asked[0] for probe in probes)
 
 
-# ---- a model written by hand (C19) -------------------------------------------------------------------------
+# ---- a model written by hand -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -229,7 +229,7 @@ def test_rms_norm_equals_torch():
     )
 
 
-def test_E11_qk_norm_removes_the_length_of_a_query():
+def test_qk_norm_removes_the_length_of_a_query():
     q = normal(64)
     close(rms_norm(10 * q), rms_norm(q), 1e-5)
     assert np.abs(rms_norm(-q) + rms_norm(q)).max() == 0

@@ -145,7 +145,7 @@ def multi_head(
 ) -> tuple[Array, Array]:
     """Self-attention of x (T, D) in `n_head` heads: (output (T, H*E or D), weights (H, T, T)).
 
-    Matrices multiply from the right, as the texts write them: w_q (D, H*E), w_k, w_v (D, G*E), w_o (H*E, D).
+    Matrices multiply from the right, as textbooks write them: w_q (D, H*E), w_k, w_v (D, G*E), w_o (H*E, D).
     With n_kv_head = G < H, each group of H/G query heads shares one key and value (grouped queries,
     Ainslie et al. 2023).
     """
