@@ -238,7 +238,6 @@ def forward(
     setting = (
         config.get if isinstance(config, Mapping) else lambda name, default: getattr(config, name, default)
     )
-    eps = setting("norm_eps", 1e-6)
 
     def note(name: str, value: Array) -> Array:
         if edit is not None:
@@ -251,23 +250,33 @@ def forward(
     for layer in range(setting("n_layer", 8)):
         name = f"blocks.{layer}."
         w = {key.removeprefix(name): value for key, value in weights.items() if key.startswith(name)}
-        x = note(name + "resid_pre", x)
-        normed = note(name + "attn.norm", rms_norm(x, w["attn_norm.weight"], eps))
         past = cache[layer] if cache is not None and layer < len(cache) else None
-        out, kv = _attend(
-            normed, w, setting, past, lambda part, value, at=name: note(f"{at}attn.{part}", value)
-        )
+        x, kv = _block(x, w, setting, past, lambda part, value, at=name: note(at + part, value))
         if cache is not None:
             cache[layer : layer + 1] = [kv]
-        x = note(name + "resid_mid", x + out)
-        normed = note(name + "mlp.norm", rms_norm(x, w["mlp_norm.weight"], eps))
-        pre = note(name + "mlp.pre", normed @ w["mlp.gate.weight"].T)  # (T, M)
-        up = note(name + "mlp.up", normed @ w["mlp.up.weight"].T)
-        post = note(name + "mlp.post", silu(pre) * up)
-        x = note(name + "resid_post", x + note(name + "mlp.out", post @ w["mlp.down.weight"].T))  # (T, D)
-    x = note("final_norm", rms_norm(x, weights["final_norm.weight"], eps))
+    x = note("final_norm", rms_norm(x, weights["final_norm.weight"], setting("norm_eps", 1e-6)))
     head = weights.get("head.weight", weights["embed.weight"])  # tied: the embedding is the head
     return note("logits", x @ head.T)  # (T, V)
+
+
+def _block(
+    x: Array,
+    w: Mapping[str, Array],
+    setting: Callable[[str, Any], Any],
+    past: tuple[Array, Array] | None,
+    note: Callable[[str, Array], Array],
+) -> tuple[Array, tuple[Array, Array]]:
+    """One block: (the stream that leaves it (T, D), its keys and values so far)."""
+    eps = setting("norm_eps", 1e-6)
+    x = note("resid_pre", x)
+    normed = note("attn.norm", rms_norm(x, w["attn_norm.weight"], eps))
+    out, kv = _attend(normed, w, setting, past, lambda part, value: note(f"attn.{part}", value))
+    x = note("resid_mid", x + out)
+    normed = note("mlp.norm", rms_norm(x, w["mlp_norm.weight"], eps))
+    pre = note("mlp.pre", normed @ w["mlp.gate.weight"].T)  # (T, M)
+    up = note("mlp.up", normed @ w["mlp.up.weight"].T)
+    post = note("mlp.post", silu(pre) * up)
+    return note("resid_post", x + note("mlp.out", post @ w["mlp.down.weight"].T)), kv  # (T, D)
 
 
 def _attend(

@@ -166,7 +166,7 @@ class View:
         return np.append(np.nan, losses(self.logits[:-1], self.ids[1:]))
 
     def find(self, query: str, key: str, occurrence: int | None = None) -> list[dict[str, Any]]:
-        """All heads, by the weight that the query word's last piece gives to the pieces of the key word before it.
+        """All heads, by the weight that the query word's last token gives to the tokens of the key word before it.
 
         `occurrence` (1-based) chooses among several mentions of the query word; else the last one that has the key
         word before it. Raises UserError when a word is not there.
