@@ -10,32 +10,15 @@ more than two models.
 import base64
 import hashlib
 import html
-import unicodedata
 from collections.abc import Sequence
 
 import numpy as np
 
 from rostok.measuring.targets import TargetList
+from rostok.text.tokenizer import visible
 
 STEPS = 6  # shades on each side
 FULL = 3.0  # nats of difference that take the darkest shade
-
-
-def visible(spelling: bytes) -> str:
-    """Bytes of a token as visible text: half characters and control characters as ⟨..⟩, a line's end as ⏎.
-
-    >>> visible(b"a\\n"), visible(b"\\xd0"), visible("\\u202e".encode())
-    ('a⏎', '⟨D0⟩', '⟨U+202E⟩')
-    """
-    try:
-        text = spelling.decode("utf-8")
-    except UnicodeDecodeError:
-        return "".join(chr(b) if 32 <= b < 127 else f"⟨{b:02X}⟩" for b in spelling)
-    text = text.replace("\n", "⏎").replace("\t", "⇥")
-    return "".join(f"⟨U+{ord(c):04X}⟩" if unicodedata.category(c) in HIDDEN else c for c in text)
-
-
-HIDDEN = ("Cc", "Cf", "Cn", "Co", "Zl", "Zp")
 
 
 def style() -> str:

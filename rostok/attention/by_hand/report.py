@@ -18,6 +18,7 @@ from rostok.attention.by_hand.examples import Example, Value, compute
 from rostok.attention.languages import section
 from rostok.attention.reference import Array
 from rostok.errors import UserError
+from rostok.measuring.tables import plain_table
 
 LIMIT = 12  # rows and columns of a matrix that are printed; the rest shows as an ellipsis
 
@@ -290,16 +291,10 @@ def matrix_lines(
 
 
 def aligned(table: list[list[str]]) -> list[str]:
-    """Columns of text: the first to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in table if i < len(row)) for i in range(max(map(len, table)))]
-    lines = []
-    for row in table:
-        cells = [
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return lines
+    """Columns of text: the first to the left, the others to the right; a short row is filled with nothing."""
+    width = max(map(len, table))
+    rows = [[*row, *[""] * (width - len(row))] for row in table]
+    return plain_table(rows[0], rows[1:]).split("\n")
 
 
 def value_text(value: Any, factor: float = 1) -> str:
