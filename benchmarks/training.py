@@ -69,7 +69,7 @@ def our_step(config: GPTConfig, rows: int, runtime: Runtime) -> Step:
             return model(ids, ids)
 
     if runtime.compile:
-        compile_parts(model, loss_of, lambda text: print(text, file=sys.stderr))
+        compile_parts(model, runtime, rows, lambda text: print(text, file=sys.stderr))
 
     def step() -> float:
         loss = loss_of()

@@ -41,7 +41,7 @@ def has_native_bf16(device: torch.device, cpuinfo: Path = CPUINFO) -> bool:
 
 @cache
 def processor_name(device: str, cpuinfo: Path = CPUINFO) -> str:
-    """What does the sums: the GPU's name, or as much as Linux tells of the CPU. Another one may round otherwise."""
+    """Name of the GPU or CPU; stored with a run because another processor may round differently."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     told = {}

@@ -63,7 +63,7 @@ class Opened:
 
     def tensors(self) -> dict[str, Tensor]:
         """The weights, in the type they were saved in. Raises UserError."""
-        return read_tensors(self.step_folder, "model.safetensors")
+        return read_tensors(self.step_folder, "model.safetensors", self.state)
 
     def refuse_weights(self, why: object) -> UserError:
         """The error for weights that are not those of the model in state.json."""
@@ -234,15 +234,15 @@ def signed(state: Mapping[str, Any], hashes: Mapping[str, str]) -> dict[str, Any
     return {**state, "sha256": {**hashes, "state.json": hash_of_state(state)}}
 
 
-def read_tensors(step_folder: Path, name: str) -> dict[str, Tensor]:
-    """The tensors of one file, checked against the hash in state.json. Raises UserError."""
+def read_tensors(step_folder: Path, name: str, state: Mapping[str, Any] | None = None) -> dict[str, Tensor]:
+    """The tensors of one file, checked against the hash in `state`, that folder's state.json. Raises UserError."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
     path = step_folder / name
     try:
         content = path.read_bytes()
-        wanted = read_state(step_folder)["sha256"].get(name)
+        wanted = (state or read_state(step_folder))["sha256"].get(name)
         if wanted and hashlib.sha256(content).hexdigest() != wanted:
             raise UserError(
                 f"{path} has changed since it was saved (its SHA-256 differs){other_steps(step_folder)}"

@@ -27,7 +27,9 @@ from rostok.text.shards import Data, whole, write_data
 from rostok.text.tokenizer import load_tokenizer, train_tokenizer
 from rostok.training import folder as run_folder
 from rostok.training.config import load_config
+from rostok.training.folder import Checkpoint, read_checkpoint
 from rostok.training.metrics import MetricsLog
+from rostok.training.proof import first_difference, saved_tensors, tensors_of
 from rostok.training.ranks import Ranks
 from rostok.training.signals import StopWish
 from train import TrainConfig, Training, train
@@ -35,7 +37,7 @@ from train import TrainConfig, Training, train
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rostok.training.diary.plot_losses", lambda *_: None)
+    monkeypatch.setattr("rostok.training.console.plot_losses", lambda *_: None)
 
 
 def words_of(data: Data, out: Path, *words: str) -> list[str]:
@@ -101,7 +103,7 @@ def test_a_kill_during_a_save_leaves_the_older_checkpoint(
     train(config, quiet=True)
     assert not [path for path in run.rglob(".*") if path.name != ".lock"]
     latest = runs.find_step(run, "latest")
-    assert run_folder.first_difference(front.saved_tensors(straight), front.saved_tensors(latest)) is None
+    assert first_difference(saved_tensors(straight), saved_tensors(latest)) is None
 
 
 def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
@@ -111,9 +113,9 @@ def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
     config = config_of(tiny_data, tmp_path, "save_every=1000")
     run = train(config, quiet=True)
     (folder,) = runs.complete_steps(run)
-    before, rename = front.saved_tensors(folder), Path.rename
+    before, rename = saved_tensors(folder), Path.rename
     training = Training(config, Ranks(), quiet=True)
-    training.load(folder)
+    training.load(read_checkpoint(folder))
     training.saved = None
 
     def dies(self: Path, target: Path) -> Path:
@@ -128,13 +130,13 @@ def test_a_kill_while_a_checkpoint_gives_way_to_a_newer_one(
         patch.setattr(Path, "rename", full)
         with pytest.raises(UserError, match="earlier checkpoints are untouched"):
             training.save()
-        assert run_folder.first_difference(before, front.saved_tensors(folder)) is None
+        assert first_difference(before, saved_tensors(folder)) is None
         patch.setattr(Path, "rename", dies)
         with pytest.raises(SystemError):
             training.save()
     assert not folder.exists()
     train(config, quiet=True)
-    assert run_folder.first_difference(before, front.saved_tensors(folder)) is None
+    assert first_difference(before, saved_tensors(folder)) is None
     assert [path.name for path in run.glob(".*")] == [".lock"]
 
 
@@ -269,23 +271,23 @@ def test_best_is_the_best_of_the_saved_ones(
     def scores(*_: object) -> dict[str, float]:
         return {"valid_loss": next(values), "perplexity": 1.0, "bits_per_byte": 1.0}
 
-    def full(run: Path, folder: Path) -> None:
-        if folder.name == "step-000006":
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "best" and b"step-000006" in content:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        before(run, folder)
+        before(path, content)
 
-    before = run_folder.point_best
+    before = files.write_file
     monkeypatch.setattr("train.HeldOut.evaluate", scores)
-    monkeypatch.setattr(run_folder, "point_best", full)
+    set_write_file(monkeypatch, full)
     run = train(config_of(tiny_data, tmp_path, "eval_every=1", "keep=9"), quiet=True)
     assert "best: No space left on device; going on without" in capsys.readouterr().err
     assert runs.find_step(run, "best").name == "step-000010"  # step 6 could not be noted
-    monkeypatch.setattr(run_folder, "point_best", before)
+    set_write_file(monkeypatch, before)
     for later in ("step-000008", "step-000010"):
         shutil.rmtree(run / later)
     (run / "latest").write_text("step-000006\n", encoding="utf-8")
     training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
-    training.begin()  # takes the note up that is missing
+    training.begin(fresh=False)  # takes the note up that is missing
     assert runs.find_step(run, "best").name == "step-000006"
 
 
@@ -380,7 +382,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
     file, damage, message = DAMAGE[kind]
     config = config_of(tiny_data, tmp_path)
     run = train(config, quiet=True)
-    good = front.saved_tensors(runs.find_step(run, "latest"))
+    good = saved_tensors(runs.find_step(run, "latest"))
     damage(run / "step-000010" / file)
     before = (run / "config.yaml").read_bytes()
     with pytest.raises(UserError, match=f"{message}.*step-000008 is there too.*delete .*step-000010"):
@@ -388,7 +390,7 @@ def test_a_damaged_checkpoint_is_refused_and_an_older_one_offered(
     assert (run / "config.yaml").read_bytes() == before
     shutil.rmtree(run / "step-000010")
     train(config, quiet=True)
-    assert run_folder.first_difference(good, front.saved_tensors(run / "step-000010")) is None
+    assert first_difference(good, saved_tensors(run / "step-000010")) is None
 
 
 class Evil:
@@ -529,7 +531,7 @@ def test_the_optimizer_of_another_kind_is_refused(tiny_data: Data, tmp_path: Pat
     run = train(config_of(tiny_data, tmp_path), quiet=True)
     training = Training(config_of(tiny_data, tmp_path, "optim.kind=muon"), front.Ranks(), quiet=True)
     with pytest.raises(UserError, match=r"the optimizer's state is that of another model or optim.kind"):
-        training.load(runs.find_step(run, "latest"))
+        training.load(read_checkpoint(runs.find_step(run, "latest")))
 
 
 # ---------------------------------------------------------------------------------------------------- two runs, signals
@@ -594,7 +596,7 @@ def test_a_stop_at_a_save_saves_once_and_never_says_so_in_vain(
     stop, before, step = StopWish(), run_folder.save_step, Training.step
     saves: list[int] = []
 
-    def counted(run: Path, number: int, *rest: object) -> Path:
+    def counted(run: Path, number: int, *rest: object) -> Checkpoint:
         saves.append(number)
         return before(run, number, *rest)  # type: ignore[arg-type]
 
@@ -676,13 +678,13 @@ def test_not_a_number_stops_before_the_weights_are_spoilt(
         train(config, quiet=True)
     run = tmp_path / "tiny"
     assert names(run)[-1] == "step-000006"
-    assert all(t.isfinite().all() for t in front.saved_tensors(run / "step-000006").values())
+    assert all(t.isfinite().all() for t in saved_tensors(run / "step-000006").values())
     training = Training(config, Ranks(), quiet=True)
-    training.load(run / "step-000006")
-    before = {name: tensor.clone() for name, tensor in training.tensors().items()}
+    training.load(read_checkpoint(run / "step-000006"))
+    before = {name: tensor.clone() for name, tensor in tensors_of(training).items()}
     with spoilt(monkeypatch, {1}, value), pytest.raises(UserError):
         training.step()
-    assert run_folder.first_difference(before, training.tensors()) is None
+    assert first_difference(before, tensors_of(training)) is None
 
 
 def test_not_a_number_before_the_first_save(
@@ -700,7 +702,7 @@ def test_a_held_out_loss_that_is_no_number(
 ) -> None:
     values = iter([3.0, float("nan")])
     monkeypatch.setattr("train.HeldOut.evaluate", lambda *_: {"valid_loss": next(values)} | SCORES)
-    with pytest.raises(UserError, match="step 4: the held-out loss is nan; stopped, .* last good checkpoint"):
+    with pytest.raises(UserError, match="step 4: the validation loss is nan; stopped, .* last good checkpoint"):
         train(config_of(tiny_data, tmp_path), quiet=True)
     assert names(tmp_path / "tiny") == ["step-000002"]
 
@@ -714,13 +716,13 @@ def test_fp16_skips_an_overflow_and_goes_on(
     config = config_of(tiny_data, tmp_path, "runtime.dtype=fp16", "log_every=1")
     training = Training(config, Ranks(), quiet=True)
     training.step()
-    before, scale = {n: t.clone() for n, t in training.tensors().items()}, training.scaler.get_scale()
+    before, scale = {n: t.clone() for n, t in tensors_of(training).items()}, training.scaler.get_scale()
     with spoilt(monkeypatch, {1}, float("inf")):
         training.step()
-    assert run_folder.first_difference(before, training.tensors()) is None
+    assert first_difference(before, tensors_of(training)) is None
     assert training.scaler.get_scale() == scale / 2
     training.step()
-    assert run_folder.first_difference(before, training.tensors())
+    assert first_difference(before, tensors_of(training))
     with spoilt(monkeypatch, {7}, float("inf")):
         run = train(config, quiet=True)
     assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 10

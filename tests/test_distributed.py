@@ -11,9 +11,9 @@ from conftest import ROOT, tiny_words
 from rostok import runs
 from rostok.runs import read_metrics
 from rostok.text.shards import Data
-from rostok.training import folder as run_folder
 from rostok.training.config import load_config
-from train import TrainConfig, saved_tensors, train
+from rostok.training.proof import first_difference, saved_tensors
+from train import TrainConfig, train
 
 KILLER = '''
 """train.py, with a rank 1 that dies by kill -9 behind step 5 of its first life, and comes late into its second: what
@@ -85,4 +85,4 @@ def test_two_processes_are_one_training_and_survive_a_kill(tiny_data: Data, tmp_
     assert not [name for name in final if "module." in name]
     torchrun("train.py", str(config), *tiny_words(tiny_data, tmp_path / "three"), *extra)
     undisturbed = saved_tensors(runs.find_step(tmp_path / "three" / "tiny", "latest"))
-    assert run_folder.first_difference(final, undisturbed) is None
+    assert first_difference(final, undisturbed) is None

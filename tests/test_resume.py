@@ -21,12 +21,15 @@ from rostok.runs import read_metrics
 from rostok.text.shards import Data, whole, write_data
 from rostok.text.tokenizer import train_tokenizer
 from rostok.training import folder as run_folder
+from rostok.training import passport, preflight
 from rostok.training.config import load_config
+from rostok.training.folder import read_checkpoint
 from rostok.training.heldout import HeldOut
-from rostok.training.loader import RowLoader
+from rostok.training.loader import Feed, RowLoader
+from rostok.training.proof import first_difference, saved_tensors
 from rostok.training.ranks import Ranks
 from rostok.training.signals import StopWish
-from train import Feed, TrainConfig, Training, saved_tensors, train, verify_resume
+from train import TrainConfig, Training, train
 
 
 class StopAfter(StopWish):
@@ -45,7 +48,17 @@ class StopAfter(StopWish):
 
 @pytest.fixture(autouse=True)
 def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rostok.training.diary.plot_losses", lambda *_: None)
+    monkeypatch.setattr("rostok.training.console.plot_losses", lambda *_: None)
+
+
+def check(config: TrainConfig, fresh: bool = False, steps: int = 5) -> None:
+    """`train.py --check`, with fewer steps if asked."""
+    training = Training(config, Ranks())
+    preflight.check(training, training.open(fresh), steps)
+
+
+def verify_resume(run: Path) -> bool:
+    return front.main(["--verify-resume", str(run)]) == 0
 
 
 def config_of(data: Data, out: Path, *words: str) -> TrainConfig:
@@ -64,7 +77,7 @@ def losses(run: Path) -> list[tuple[float, ...]]:
 
 
 def assert_same_run(one: Path, other: Path) -> None:
-    assert run_folder.first_difference(bits(one), bits(other)) is None
+    assert first_difference(bits(one), bits(other)) is None
     states = [runs.read_state(runs.find_step(run, "latest")) for run in (one, other)]
     for key in ("step", "tokens", "loader", "scaler", "scores", "best", "advisor"):
         assert states[0][key] == states[1][key], key
@@ -115,7 +128,7 @@ def test_evaluations_and_probes_change_nothing(
         quiet=True,
     )
     assert [r["step"] for r in read_metrics(often / "metrics.jsonl") if "heads" in r] == [3, 6, 9, 12, 15, 18]
-    assert run_folder.first_difference(bits(plain), bits(often)) is None
+    assert first_difference(bits(plain), bits(often)) is None
 
 
 def test_every_row_once_an_epoch_over_a_resume(tiny_data: Data) -> None:
@@ -158,8 +171,11 @@ def test_other_batch_split_goes_on_with_the_same_rows(
 def test_another_number_of_processes_is_seen(tiny_run: Path, tiny_data: Data, tmp_path: Path) -> None:
     training = Training(config_of(tiny_data, tmp_path), Ranks(0, 2), quiet=True)
     latest = runs.find_step(tiny_run, "latest")
-    training.load(latest)
-    assert training.changed(runs.read_state(latest)) == ["batch 4 -> 2", "world 1 -> 2"]
+    training.load(read_checkpoint(latest))
+    assert passport.changed(training.provenance(), runs.read_state(latest)) == [
+        "batch 4 -> 2",
+        "world 1 -> 2",
+    ]
 
 
 def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
@@ -167,7 +183,7 @@ def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
     for words, named in (("optim.lr=1", "optim.lr: 0.002, now 1.0"), ("eval_rows=4", "eval_rows: 8, now 4")):
         with pytest.raises(UserError, match=rf"other settings \({named}\).*--fresh"):
             train(config_of(tiny_data, tmp_path, words), quiet=True)
-        front.check(config_of(tiny_data, tmp_path, words), fresh=True, steps=1)
+        check(config_of(tiny_data, tmp_path, words), fresh=True, steps=1)
     (run / "passport.json").write_text("[1]", encoding="utf-8")
     text = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(text.replace("batch: 4", "batch:"), encoding="utf-8")
@@ -206,7 +222,7 @@ def test_max_minutes_ends_on_time_and_resumes_exactly(
         run_folder.discard(folder)
     monkeypatch.setattr(front, "time", Clock())
     train(config, quiet=True)
-    assert run_folder.first_difference(final, bits(run)) is None
+    assert first_difference(final, bits(run)) is None
     assert losses(run) == record
 
 
@@ -286,7 +302,7 @@ def test_verify_resume_names_what_differs(
     tensors = runs.read_tensors(changed, "model.safetensors")
     tensors["blocks.1.mlp.up.weight"][3, 4] += 1e-3
     training = Training(load_config(TrainConfig, run / "config.yaml"), Ranks(), quiet=True)
-    training.load(changed)
+    training.load(read_checkpoint(changed))
     training.model.load_state_dict(tensors)
     run_folder.save_step(run, 10, training.model, training.optimizer, training.record())
     assert front.main(["--verify-resume", str(run)]) == 1
@@ -368,7 +384,7 @@ def test_a_run_begins_with_the_weights_of_another(
     source = Path(shutil.copytree(tiny_run, tmp_path / "source"))
     words = ["seed=1", "model.context=16", "model.n_kv_head=2"]  # as many as heads, which is the default
     config = config_of(tiny_data, tmp_path / "a", f"init_from={source}", *words)
-    front.check(config)  # the same weights, and nothing written
+    check(config)  # the same weights, and nothing written
     told = capsys.readouterr().out
     assert f"with the weights of {source}" in told
     assert not (tmp_path / "a").exists()
@@ -383,7 +399,7 @@ def test_a_run_begins_with_the_weights_of_another(
     again = dataclasses.replace(config, out=str(tmp_path / "b"))
     train(again, quiet=True, stop=StopAfter(4))
     shutil.rmtree(source)  # a resumed run does not need it
-    front.check(again)
+    check(again)
     again = dataclasses.replace(again, init_from=f"{source}/../source/")  # the same folder
     assert_same_run(straight, train(again, quiet=True))
     with pytest.raises(UserError, match=r"other settings \(init_from: \S+, now \"\"\)"):
@@ -425,6 +441,4 @@ def test_weights_that_cannot_be_begun_with_are_refused(
     write_state(state, {**saved, "tokenizer_sha256": tokenizer.sha256})
     with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer \S*other \.\.\."):
         begin(other / "latest")
-    assert (
-        run_folder.first_difference(before, bits(kept)) is None
-    )  # --fresh replaces nothing before it can begin
+    assert first_difference(before, bits(kept)) is None  # --fresh replaces nothing before it can begin

@@ -16,9 +16,11 @@ from model import GPT, WindowMLPConfig, attend_blockwise, attend_causal, build_m
 from rostok.devices import has_native_bf16, processor_name
 from rostok.errors import UserError
 from rostok.training import runtime
-from rostok.training.advisor import Advisor, AdvisorState, Outlook, check_finite, objections, spike
+from rostok.training.advisor import Advisor, AdvisorState, check_finite, spike
+from rostok.training.preflight import Outlook, objections
 from rostok.training.ranks import Ranks
 from rostok.training.runtime import (
+    Runtime,
     RuntimeConfig,
     choose_compile,
     choose_dtype,
@@ -34,13 +36,16 @@ ROOT = Path(__file__).parent.parent
 CPU, CUDA, MPS = torch.device("cpu"), torch.device("cuda"), torch.device("mps")
 
 
+PLAIN = Runtime(torch.device("cpu"), torch.float32, True, 1, "")
+
+
 def test_every_choice_has_its_reason() -> None:
     chosen = choose_runtime(RuntimeConfig(device="cpu", dtype="fp32", compile="never"))
     assert re.fullmatch(
         r"cpu \(as asked\), float32 \(as asked\), (oneDNN )?fp32\nnot compiled \(as asked\), \d+ threads \(.*\)",
         chosen.reason,
     )
-    assert chosen.bits["dtype"] == "float32"
+    assert chosen.fingerprint["dtype"] == "float32"
 
 
 def test_fp32_is_fp32() -> None:
@@ -116,7 +121,7 @@ def test_a_failing_compiler_costs_one_line(tiny_model: GPT, monkeypatch: pytest.
     monkeypatch.setattr(
         torch.nn.Module, "compile", lambda self, **_: setattr(self, "_compiled_call_impl", broken)
     )
-    assert compile_parts(tiny_model, lambda: tiny_model(ids, ids), told.append) is False
+    assert compile_parts(tiny_model, PLAIN, 1, told.append) is False
     assert told == ["compile  failed, going on without it: no compiler here"]
     assert torch.equal(tiny_model(ids), wanted)
     assert list(tiny_model.state_dict()) == names
@@ -127,7 +132,7 @@ def test_the_baseline_has_a_part_to_compile(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch, "compile", lambda part, **_: taken.append(part) or part)
     model, ids, told = build_model(WindowMLPConfig(vocab_size=64)), torch.arange(32)[None], []
     wanted = model(ids, ids)
-    assert compile_parts(model, lambda: model(ids, ids), told.append)
+    assert compile_parts(model, PLAIN, 1, told.append)
     assert taken == [type(model).loss.__get__(model)]
     assert told == ["compile  the loss in 0 s"]
     assert torch.equal(model(ids, ids), wanted)
@@ -238,12 +243,13 @@ def advisor(vocab_size: int = 1000, warmup: int = 0) -> Advisor:
 
 
 def test_not_finite() -> None:
-    check_finite(1, {"loss": 2.0, "gradient's norm": 1.0}, lambda: "")
+    check_finite(1, {"loss": 2.0, "gradient's norm": 1.0}, Path("none"))
     for value in (float("nan"), float("inf")):
         with pytest.raises(
-            UserError, match=rf"step 7: the loss is {value}; stopped, so that no .* KEPT .*optim.lr"
+            UserError,
+            match=rf"step 7: the loss is {value}; stopped, .* No checkpoint was saved yet.*optim.lr",
         ):
-            check_finite(7, {"norm": 1.0, "loss": value}, lambda: "KEPT")
+            check_finite(7, {"norm": 1.0, "loss": value}, Path("none"))
 
 
 def test_a_spike() -> None:
@@ -275,7 +281,7 @@ def test_overfitting() -> None:
         looker.state.losses[:] = [train_loss]
         told += looker.after_evaluation(step, valid_loss)
     assert len(told) == 1
-    assert "held-out loss rises (3.000 to 3.300)" in told[0]
+    assert "validation loss rises (3.000 to 3.300)" in told[0]
 
 
 def test_objections_before_a_run() -> None:
@@ -283,6 +289,6 @@ def test_objections_before_a_run() -> None:
     assert objections(good) == []
     bad = Outlook(1000, 500, 30.0, 4, 1e6, 10, 10, 11, 10, 0.1, 100, 101, 200)
     text = " ".join(objections(bad))
-    for word in ("30 times", "0.5 tokens a parameter", "4 held-out rows", "optim.lr=0.1", "278 hours",
+    for word in ("30 times", "0.5 tokens per parameter", "4 held-out rows", "optim.lr=0.1", "278 hours",
                  "halve batch", "make room", "save_every=200", "warmup_steps=101 is longer than the 100"):  # fmt: skip
         assert word in text

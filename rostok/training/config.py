@@ -233,6 +233,14 @@ def union_members(hint: Any) -> tuple[Any, ...]:
     return (hint,)
 
 
+def renamed(config: Any, run: Path, hint: str) -> Any:
+    """The settings of a run that lies in the folder `run`. Raises UserError for a name that a run cannot have."""
+    try:
+        return dataclasses.replace(config, out=str(run.parent), name=run.name)
+    except ValueError as error:
+        raise UserError(f"{error}; {hint}") from None
+
+
 def dump_yaml(config: Any) -> str:
     """A dataclass as YAML that `load_config` reads back to an equal one."""
     return yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)

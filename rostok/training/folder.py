@@ -1,33 +1,49 @@
-"""One run folder, all of it readable, none of it pickled.
+"""The folder of a run that trains: its lock, what a resume refuses, what it begins with, how a checkpoint is saved.
 
-    checkpoints/NAME/  config.yaml  tokenizer.json  metrics.jsonl  loss.png
-                       step-001000/ model.safetensors  optimizer.safetensors  state.json
-                       latest, best: one line of text each, the name of a step folder
+    with run_lock(run):                                    # nothing in the folder is trusted before
+        sweep(run)                                         # delete what a killed process left half-done
+        checkpoint = open_checkpoint(config, data, tokenizer, print)   # found, read and hashed once; or None
+        ...
+        save_step(run, step, model, optimizer, state)      # then point_best and prune
 
 A step folder is complete or does not exist: it is written under a temporary name, flushed to the disk and renamed;
-only then does `latest` name it. state.json holds the SHA-256 of both tensor files and of its own other lines, and
-loading checks them. A run that writes holds a lock on the folder, which the system releases when the process ends, in
-whatever way it ends.
+only then does `latest` name it. The lock falls with the process, in whatever way it ends. Reading a run that nobody
+trains: rostok/runs.py, where the layout of the folder is drawn.
 """
 
 import contextlib
+import dataclasses
 import hashlib
 import json
 import math
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-import torch
+from filelock import FileLock, Timeout
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from rostok.errors import UserError
+from rostok.errors import UserError, verb
 from rostok.files import flush_folder, write_file
-from rostok.runs import complete_steps, read_pointer, read_state, read_tensors, signed
+from rostok.runs import (
+    Run,
+    complete_steps,
+    find_step,
+    read_metrics,
+    read_pointer,
+    read_state,
+    read_tensors,
+    signed,
+)
+from rostok.text.shards import Data
+from rostok.text.tokenizer import Tokenizer
+from rostok.training.config import load_config
 
 
 class HasState(Protocol):
@@ -37,7 +53,9 @@ class HasState(Protocol):
     def load_tensors(self, tensors: Mapping[str, Tensor]) -> None: ...
 
 
-def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state: Mapping[str, Any]) -> Path:
+def save_step(
+    run: Path, step: int, model: nn.Module, optimizer: HasState, state: Mapping[str, Any]
+) -> "Checkpoint":
     """Save step-NNNNNN with weights, optimizer and `state` (JSON-able), then point `latest` at it.
 
     Raises UserError (disk full, no permission); the earlier checkpoints are then untouched.
@@ -59,7 +77,7 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
         record = signed({**state, "step": step}, hashes)
         write_file(temporary / "state.json", json.dumps(record, indent=1) + "\n", durable=True)
         flush_folder(temporary)
-        if final.exists():  # made by an earlier life of this run, from the same rows
+        if final.exists():  # saved by an earlier start of this run, from the same rows
             final.rename(replaced)
         temporary.rename(final)
         flush_folder(run)
@@ -72,44 +90,31 @@ def save_step(run: Path, step: int, model: nn.Module, optimizer: HasState, state
             f"cannot save {final}: {error.strerror or error}; earlier checkpoints are untouched: "
             "make room (or give the folder write permission) and type the same command again"
         ) from None
-    return final
+    return Checkpoint(final, record)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
 
 
-def load_optimizer(optimizer: HasState, step_folder: Path) -> None:
-    """Put a step folder's optimizer state into an optimizer that was built from the same config."""
-    optimizer.load_tensors(read_tensors(step_folder, "optimizer.safetensors"))
+def point_best(run: Path, checkpoint: "Checkpoint") -> None:
+    """Make `best` name this checkpoint if its own validation loss is lower than that of the one it names now.
 
-
-def first_difference(mine: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str | None:
-    """The first tensor that is not bit for bit the same in both, with the size of the difference; None if all are."""
-    for name in sorted(mine.keys() | other.keys()):
-        if name not in mine or name not in other:
-            return f"{name} is in one of the two only"
-        a, b = mine[name].cpu(), other[name].cpu()
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return f"{name} is {tuple(a.shape)} {a.dtype} in one and {tuple(b.shape)} {b.dtype} in the other"
-        if not torch.equal(a, b):
-            return f"{name} differs by up to {(a.double() - b.double()).abs().max().item():.1e}"
-    return None
-
-
-def point_best(run: Path, step_folder: Path) -> None:
-    """Make `best` name this step folder, where its own held-out loss is lower than that of the one it names."""
+    A full disk costs a warning, not the run.
+    """
     best = read_pointer(run, "best")
-    if held_out_loss(step_folder) < (held_out_loss(best) if best else math.inf):
-        write_file(run / "best", step_folder.name + "\n", durable=True)
+    if best == checkpoint.folder or checkpoint.valid_loss >= valid_loss_of(best):
+        return
+    try:
+        write_file(run / "best", checkpoint.folder.name + "\n", durable=True)
+    except OSError as error:
+        print(f"warning: cannot write {run / 'best'}: {error.strerror}; going on without", file=sys.stderr)
 
 
-def held_out_loss(step_folder: Path) -> float:
-    """The loss that was measured at this very step; infinite where none was, or where the folder is not whole."""
+def valid_loss_of(step_folder: Path | None) -> float:
+    """The validation loss of a checkpoint; infinite where there is none, or where it is not whole."""
     with contextlib.suppress(UserError):
-        state = read_state(step_folder)
-        if state.get("scored_at") == state["step"]:
-            return state.get("valid_loss", math.inf)
+        return Checkpoint(step_folder, read_state(step_folder)).valid_loss if step_folder else math.inf
     return math.inf
 
 
@@ -130,7 +135,7 @@ def discard(step_folder: Path) -> None:
 
 
 def put_back(run: Path) -> None:
-    """Give a checkpoint that was moved aside its name again, where the newer one of the same step has not come."""
+    """Restore step-N from .step-N.replaced if its replacement was never completed."""
     for path in run.glob(".step-*.replaced"):
         if not (final := run / path.stem[1:]).exists():
             path.rename(final)
@@ -138,12 +143,13 @@ def put_back(run: Path) -> None:
 
 def sweep(run: Path) -> None:
     """Delete what a killed process left half-done in a run folder: everything under a temporary name."""
-    put_back(run)
-    for path in [*run.glob(".*.tmp"), *run.glob(".*.old"), *run.glob(".*.replaced")]:
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            path.unlink(missing_ok=True)
+    with writing(run):
+        put_back(run)
+        for path in [*run.glob(".*.tmp"), *run.glob(".*.old"), *run.glob(".*.replaced")]:
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -160,46 +166,234 @@ def writing(run: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def run_lock(run: Path) -> Iterator[None]:
     """Hold the run folder for writing. Raises UserError when another process holds it."""
+    lock = FileLock(run / ".lock", timeout=0)
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
-        file = (run / ".lock").open("w")
-    with file:
         try:
-            lock_file(file.fileno())
-        except OSError:
+            lock.acquire()
+        except Timeout:
             raise UserError(
                 f"another training is writing to {run}; wait for it, stop it, or give this one another name=..."
             ) from None
+    with lock:
         yield
 
 
 def refuse_unwritable(run: Path) -> None:
     """Raise UserError when the run folder could not be written. The try is a file without a name."""
-    place = next(path for path in (run, *run.parents) if os.path.lexists(path))
+    parent = next(path for path in (run, *run.parents) if os.path.lexists(path))
     try:
-        tempfile.TemporaryFile(dir=place).close()
+        tempfile.TemporaryFile(dir=parent).close()
     except OSError as error:
         raise UserError(
-            f"cannot write the run folder {run}: {place}: {error.strerror}; choose another with out=FOLDER"
+            f"cannot write the run folder {run}: {parent}: {error.strerror}; choose another with out=FOLDER"
         ) from None
 
 
-def lock_file(handle: int) -> None:
-    """Lock an open file at once or raise OSError; the lock falls with the process."""
-    if os.name == "nt":
-        import msvcrt
-
-        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        import fcntl
-
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def clear(run: Path) -> None:
-    """Empty a run folder of all that a training writes there, but for the lock."""
-    for path in run.glob("step-*"):
-        discard(path)
-    for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
-        (run / name).unlink(missing_ok=True)
-    shutil.rmtree(run / "tensorboard", ignore_errors=True)
+    """Delete all that a training writes into a run folder, but for the lock. Raises UserError."""
+    with writing(run):
+        for path in run.glob("step-*"):
+            discard(path)
+        for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
+            (run / name).unlink(missing_ok=True)
+        shutil.rmtree(run / "tensorboard", ignore_errors=True)
+
+
+def write_run_files(
+    run: Path, config: str, tokenizer: Tokenizer, checkpoint: "Checkpoint | None", fresh: bool
+) -> None:
+    """Write config.yaml and tokenizer.json, and finish what a kill interrupted. Raises UserError.
+
+    fresh: what the run left there before is deleted. Called when nothing is refused any more.
+    """
+    if fresh:
+        clear(run)
+    if checkpoint:
+        point_best(run, checkpoint)  # a kill may have come between a save and this
+    with writing(run):
+        write_file(run / "config.yaml", config, durable=True)
+        tokenizer.save(run)
+        if not checkpoint:  # left by an earlier start that was killed before its first checkpoint
+            (run / "plan.json").unlink(missing_ok=True)
+
+
+def last_checkpoint_hint(run: Path) -> str:
+    """Hint for error messages: where the last good checkpoint is."""
+    latest = run / "latest"
+    return f"The last good checkpoint is {latest}." if latest.is_file() else "No checkpoint was saved yet."
+
+
+# ---------------------------------------------------------------------------------------------------- what is there
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint and its state.json, read once and checked against its hash."""
+
+    folder: Path
+    state: Mapping[str, Any]
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        return read_tensors(self.folder, name, self.state)
+
+    @property
+    def valid_loss(self) -> float:
+        """The loss that was measured at this very step; infinite where none was."""
+        scored = self.state.get("scored_at") == self.state["step"]
+        return self.state.get("valid_loss", math.inf) if scored else math.inf
+
+
+class Settings(Protocol):
+    """What of a run's settings (train.TrainConfig, a dataclass) is asked for here."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def tokens(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def accumulate(self) -> int: ...
+    @property
+    def init_from(self) -> str: ...
+    @property
+    def model(self) -> Any: ...
+
+
+def open_checkpoint(
+    config: Settings, data: Data, tokenizer: Tokenizer, say: Callable[[str], None]
+) -> Checkpoint | None:
+    """The checkpoint that this run goes on from; None in a folder without one. Writes nothing.
+
+    Raises UserError when the folder holds checkpoints that this run could not go on from.
+    """
+    run = config.folder
+    if not (steps := sorted(run.glob("step-*"))):
+        return None
+    missing = ""
+    if not complete_steps(run):
+        missing = f"{steps[-1]} has no state.json, and there is no other checkpoint"
+    elif not (run / "config.yaml").is_file():
+        missing = f"{run} holds checkpoints, but no config.yaml to say of what"
+    if missing:
+        raise UserError(
+            f"{missing}; put it back, give this run another name=..., or replace the old one with --fresh"
+        )
+    refuse_other_config(config, run, say)
+    checkpoint = read_checkpoint(find_step(run, "latest", say))
+    refuse_other_data(checkpoint.state, data, tokenizer)
+    read_pointer(run, "best")
+    read_metrics(run / "metrics.jsonl")
+    return checkpoint
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """A checkpoint that a training can go on from. Raises UserError for one that was imported."""
+    saved = read_state(folder)
+    needed = ["loader", "scaler", "runtime", "data_sha256", "tokenizer_sha256", *STATE]
+    missing = [key for key in needed if key not in saved]
+    if missing or "optimizer.safetensors" not in saved["sha256"]:
+        what = missing[0] if missing else "optimizer.safetensors"
+        raise UserError(
+            f"{folder} is not a checkpoint to train on from ({what} is not in its state.json); "
+            f"begin a run of another name with its weights: name=... init_from={folder.parent}"
+        )
+    return Checkpoint(folder, saved)
+
+
+# What a resume needs of state.json besides: the fields of train.State.
+STATE = ("step", "tokens", "seconds", "start_up", "best", "stale", "scored_at", "scores", "advisor")
+# What may change from one start of a run to the next; batch and accumulate are compared by their product.
+FREE = {
+    "tokens",
+    "runtime",
+    "data",
+    "out",
+    "name",
+    "batch",
+    "accumulate",
+    "eval_every",
+    "sample_tokens",
+    "probe",
+}
+FREE |= {"early_stop", "save_every", "log_every", "keep", "tensorboard"}
+
+
+def refuse_other_config(config: Settings, run: Path, say: Callable[[str], None]) -> None:
+    """Raise UserError when a run of that name was made with settings that would have given another result.
+
+    The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
+    """
+    new, old = (dataclasses.asdict(c) for c in (config, load_config(type(config), run / "config.yaml")))  # type: ignore
+    if Path(new["init_from"]).resolve() == Path(old["init_from"]).resolve():
+        old["init_from"] = new["init_from"]
+    changed = [text for key in new if key not in FREE for text in differences(key, old[key], new[key])]
+    rows = old["batch"] * old["accumulate"]
+    if rows != config.batch * config.accumulate:
+        changed.append(f"batch x accumulate: {rows} rows a step, now {config.batch * config.accumulate}")
+    if changed:
+        raise UserError(
+            f"{run} holds a run with other settings ({', '.join(changed)}); "
+            f"give this one another name=..., or replace the old one with --fresh"
+        )
+    if old["tokens"] != config.tokens:
+        say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
+
+
+def differences(key: str, old: Any, new: Any) -> list[str]:
+    """What differs between two values of a setting, dotted, as `key: old, now new`."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        keys = [*old, *(name for name in new if name not in old)]
+        return [text for name in keys for text in differences(f"{key}.{name}", old.get(name), new.get(name))]
+    return [] if old == new else [f"{key}: {json.dumps(old)}, now {json.dumps(new)}"]
+
+
+def refuse_other_data(saved: Mapping[str, Any], data: Data, tokenizer: Tokenizer) -> None:
+    """Raise UserError when a checkpoint was trained on other shards or with another tokenizer than those here."""
+    if saved["tokenizer_sha256"] != tokenizer.sha256:
+        raise UserError(
+            f"{data.folder} has another tokenizer than this run was trained with; put the right one back"
+        )
+    for name, wanted in saved["data_sha256"].items():
+        if data.split(name).sha256 != wanted:
+            raise UserError(
+                f"the {name} shards in {data.folder} are not those of this run (their hash differs); "
+                "put the right ones back, or begin a run of another name=..."
+            )
+
+
+# ---------------------------------------------------------------------------------------------------- init_from
+
+
+def load_init_weights(
+    config: Settings, source: Run, model: nn.Module, data: Data, tokenizer: Tokenizer
+) -> None:
+    """Begin with the weights of another run. Raises UserError where its tokenizer or shape is another."""
+    path = config.init_from
+    theirs, ours = shape(source.model.config), shape(config.model)
+    if source.folder.resolve() == config.folder.resolve():
+        raise UserError(f"init_from={path} is this run itself; give the new one another name=...")
+    if source.tokenizer.sha256 != tokenizer.sha256:
+        raise UserError(
+            f"init_from={path} was trained with another tokenizer than that of {data.folder}; "
+            f"prepare the data with its own: {verb('prepare')} --tokenizer {source.folder} ..."
+        )
+    if theirs["vocab_size"] != ours["vocab_size"]:
+        raise UserError(
+            f"init_from={path} has {theirs['vocab_size']} rows for the {ours['vocab_size']} tokens of its "
+            "tokenizer; a padded model can be sampled and measured, not trained on"
+        )
+    differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if differing:
+        given = {key: json.dumps(theirs[key]).strip('"') for key in differing if key in theirs}
+        settings = " ".join(f"model.{key}={value}" for key, value in given.items())
+        raise UserError(f"init_from={path} holds a model of another shape; give this run its own: {settings}")
+    model.load_state_dict(source.model.state_dict())
+
+
+def shape(model: Any) -> dict[str, Any]:
+    """The settings that a model's weights depend on: all but the context, and none left to a default."""
+    explicit = {"n_kv_head": model.kv_heads, "d_mlp": model.hidden} if model.kind == "gpt" else {}
+    settings = {**dataclasses.asdict(model), **explicit}
+    return {key: value for key, value in settings.items() if key != "context"}

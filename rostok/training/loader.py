@@ -21,6 +21,8 @@ well under a millisecond).
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from rostok.errors import UserError
 from rostok.text.shards import Split
@@ -198,3 +200,29 @@ def _require_row(split: Split, context: int) -> None:
             f"prepare more text{' or a greater --valid-share' if split.name == 'valid' else ''}, "
             f"or type model.context={max(1, split.tokens - 1)}"
         )
+
+
+class Feed:
+    """Batches on the device, one ahead: a GPU gets the next one while it works on this one.
+
+    `state` is the loader's position at the next batch that is handed out.
+    """
+
+    def __init__(self, loader: RowLoader, device: torch.device) -> None:
+        self.loader, self.device = loader, device
+        self.state, self.ahead = loader.state(), None
+
+    def __next__(self) -> tuple[Tensor, Tensor]:
+        batch = self.ahead or self.fetch()
+        self.state, self.ahead = self.loader.state(), self.fetch()
+        return batch
+
+    def load_state(self, state: dict[str, int]) -> None:
+        self.loader.load_state(state)
+        self.state, self.ahead = self.loader.state(), None
+
+    def fetch(self) -> tuple[Tensor, Tensor]:
+        ids, targets = (torch.from_numpy(part) for part in next(self.loader))
+        if self.device.type == "cuda":
+            ids, targets = ids.pin_memory(), targets.pin_memory()
+        return ids.to(self.device, non_blocking=True), targets.to(self.device, non_blocking=True)

@@ -5,12 +5,15 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from rostok.files import write_file
+from rostok.text.shards import Data
+from rostok.text.tokenizer import Tokenizer
 
 PACKAGES = ("torch", "numpy", "safetensors", "tokenizers", "tiktoken", "pyyaml", "pydantic")
 
@@ -43,8 +46,23 @@ def git_commit(folder: Path) -> str | None:
         return None
 
 
-def stamp(run: Path, step: int, facts: dict[str, Any]) -> None:
-    """Add this start to RUN/passport.json: when, at which step, with which command, versions and `facts`."""
+def provenance(arithmetic: Mapping[str, Any], data: Data, tokenizer: Tokenizer) -> dict[str, Any]:
+    """The arithmetic and the data of a run, for state.json and the passport."""
+    return {
+        "runtime": dict(arithmetic),
+        "data_sha256": {split: data.split(split).sha256 for split in ("train", "valid")},
+        "tokenizer_sha256": tokenizer.sha256,
+    }
+
+
+def changed(now: Mapping[str, Any], saved: Mapping[str, Any]) -> list[str]:
+    """The parts of the arithmetic that differ between two states of a run, so that last bits may differ."""
+    new, old = now["runtime"], saved["runtime"]
+    return [f"{key} {old[key]} -> {new[key]}" for key in new if key in old and new[key] != old[key]]
+
+
+def stamp(run: Path, step: int, provenance: dict[str, Any]) -> None:
+    """Add this start to RUN/passport.json: when, at which step, with which command, versions and `provenance`."""
     path = run / "passport.json"
     entry = {
         "time": time.strftime("%Y-%m-%d %H:%M:%S %z"),
@@ -53,7 +71,7 @@ def stamp(run: Path, step: int, facts: dict[str, Any]) -> None:
         "platform": platform.platform(),
         "versions": versions(),
         "commit": git_commit(Path(__file__).parent),
-        **facts,
+        **provenance,
     }
     starts = [*read_starts(run), entry]
     write_file(path, json.dumps({"starts": starts}, indent=1, ensure_ascii=False) + "\n", durable=True)

@@ -6,7 +6,7 @@ with process_group(ranks(), device): ...
 import contextlib
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -52,13 +52,13 @@ ENVIRONMENT = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
 
 
 @contextlib.contextmanager
-def process_group(place: Ranks, device: torch.device) -> Iterator[None]:
+def process_group(ranks: Ranks, device: torch.device) -> Iterator[None]:
     """Join torchrun's processes (NCCL on GPUs, gloo elsewhere), and leave them at the end. Nothing for a plain run.
 
-    Each life of the processes meets under names of its own: torchrun keeps one store for all of them, and a restarted
-    process would find the address of one that is dead ("connectFullMesh ... Connection refused").
+    Each start of the processes meets under names of its own. Torchrun keeps one store for all starts, and a restarted
+    process would find the address of a dead one ("connectFullMesh ... Connection refused").
     """
-    if place.world == 1:
+    if ranks.world == 1:
         yield
         return
     import torch.distributed as dist
@@ -68,9 +68,9 @@ def process_group(place: Ranks, device: torch.device) -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         store, rank, world = next(rendezvous("env://"))
-        life = PrefixStore(f"life {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        start = PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         backend = "nccl" if device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=life, rank=rank, world_size=world)
+        dist.init_process_group(backend, store=start, rank=rank, world_size=world)
     try:
         yield
     finally:
@@ -95,3 +95,15 @@ def from_first_rank(number: float, device: torch.device) -> float:
     value = torch.tensor([number], dtype=torch.float64, device=device)
     dist.broadcast(value, 0)
     return value.item()
+
+
+def on_rank_zero(ranks: Ranks, device: torch.device, work: Callable[[], object]) -> None:
+    """Let the first process do what must be done once. If it refuses, all raise UserError, and none waits."""
+    refusal = None
+    try:
+        if ranks.first:
+            work()
+    except UserError as error:
+        refusal = error
+    if from_first_rank(float(refusal is not None), device):
+        raise refusal or UserError("the first process has said what is wrong")

@@ -21,7 +21,7 @@ from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import nn
 
 from rostok.devices import choose_device, has_native_bf16, processor_name
 from rostok.errors import UserError
@@ -43,7 +43,7 @@ class RuntimeConfig:
 
 @dataclass(frozen=True)
 class Runtime:
-    """What was chosen. `reason` is for people, one choice a line; `bits` is all that rounding depends on."""
+    """What was chosen. `reason` is for people, one choice a line; `fingerprint` is all that rounding depends on."""
 
     device: torch.device
     dtype: torch.dtype
@@ -63,7 +63,7 @@ class Runtime:
         return torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
 
     @property
-    def bits(self) -> dict[str, str | int | bool]:
+    def fingerprint(self) -> dict[str, str | int | bool]:
         dtype = str(self.dtype).removeprefix("torch.")
         return {
             "device": self.device.type, "processor_name": processor_name(self.device.type), "dtype": dtype,
@@ -181,11 +181,11 @@ def missing_compiler(device: torch.device) -> str:
     return "" if any(name and shutil.which(name) for name in compilers) else "no C++ compiler is installed"
 
 
-def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[[str], None] = print) -> bool:
-    """Compile every block of the model, and its loss, in place and try them with `sample`, a forward and backward pass.
+def compile_parts(model: nn.Module, runtime: Runtime, batch: int, say: Callable[[str], None] = print) -> bool:
+    """Compile every block of the model and its loss in place, and try them on `batch` rows, forward and backward.
 
-    One block's code serves all layers, so that the wait is short. The embedding stays outside: its compiled backward
-    pass adds in no fixed order, and runs would differ in their last bits. Parameters keep their names. Where
+    All layers share the code of one block, so that the wait is short. The embedding stays outside: its compiled
+    backward pass adds in no fixed order, and runs would differ in their last bits. Parameters keep their names. Where
     compiling fails (no compiler, a platform without one) one line says so and the model runs as it was.
     """
     blocks = list(getattr(model, "blocks", []))
@@ -195,7 +195,10 @@ def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[
         for block in blocks:
             block.compile(dynamic=False)
         vars(model)["loss"] = torch.compile(loss, dynamic=False)
-        sample().backward()
+        ids = torch.zeros(batch, model.config.context, dtype=torch.int64, device=runtime.device)  # type: ignore
+        with runtime.autocast():
+            trial = model(ids, ids)
+        trial.backward()
     except Exception as error:  # torch.compile raises whatever its many parts raise
         for block in blocks:
             block._compiled_call_impl = None
@@ -210,7 +213,7 @@ def compile_parts(model: nn.Module, sample: Callable[[], Tensor], say: Callable[
 
 
 def uncompiled() -> contextlib.AbstractContextManager[object]:
-    """The context for evaluating and sampling: other shapes than the training's would be compiled anew each."""
+    """Disable torch.compile inside: evaluation and sampling use other shapes and would recompile for each."""
     return torch.compiler.set_stance("force_eager")
 
 

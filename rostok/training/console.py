@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rostok.errors import UserError, verb
+from rostok.errors import UserError, close_output, verb
 from rostok.generation.generate import Sampling, generate
 from rostok.training.advisor import Advisor
 from rostok.training.folder import model_tensors
@@ -20,27 +20,43 @@ from rostok.training.head_probe import probe_model
 from rostok.training.metrics import MetricsLog, plot_losses
 from rostok.training.runtime import measure_peak, uncompiled
 from rostok.training.signals import StopWish
+from rostok.training.trained import Trained
 
-Training = Any  # train.Training; the library never imports a front file
+
+class Speaker:
+    """Prints lines for people, or nothing when `quiet`."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+
+    def __call__(self, text: str) -> None:
+        """Print a line. A reader that went away (head, a full disk) is no reason to lose a run."""
+        if not self.quiet:
+            try:
+                print(text, flush=True)
+            except OSError as error:
+                self.quiet = True
+                close_output()
+                print(f"warning: cannot print: {error.strerror}; training goes on unheard", file=sys.stderr)
 
 
-class Diary:
+class Console:
     """What a training tells: metrics.jsonl, loss.png, and lines and a bar for people."""
 
-    def __init__(self, training: Training) -> None:
+    def __init__(self, training: Trained) -> None:
         self.training, self.config = training, training.config
         state, self.run = training.state, training.run
         self.log = MetricsLog(
-            self.run / "metrics.jsonl", state.step, self.config.tensorboard, active=training.place.first
+            self.run / "metrics.jsonl", state.step, self.config.tensorboard, active=training.ranks.first
         )
         self.advisor = Advisor(state.advisor, self.config.model.vocab_size, self.config.schedule.warmup_steps)
-        self.peak = 0.0 if training.quiet else measure_peak(training.runtime) * training.place.world
+        self.peak = 0.0 if training.say.quiet else measure_peak(training.runtime) * training.ranks.world
         self.mark = (state.tokens, time.perf_counter())  # where the present stretch of speed began
         self.first, self.plotted, self.loss = True, time.perf_counter(), math.nan
         training.say(describe(training))
         self.bar = tqdm(
             total=training.plan.steps(state.step), initial=state.step, unit="step", leave=False,
-            disable=True if training.quiet else None,
+            disable=True if training.say.quiet else None,
         )  # fmt: skip
 
     def after_step(self, loss: float, norm: float) -> None:
@@ -56,7 +72,7 @@ class Diary:
             self.bar.total = self.training.plan.steps(state.step)
             self.bar.set_postfix_str(f"loss {loss:.3f}, {speed.get('tokens_per_s', 0):,.0f} tokens/s")
         every = self.config.probe.every
-        if every and state.step % every == 0 and self.training.place.first:
+        if every and state.step % every == 0 and self.training.ranks.first:
             self.probe()
         self.advise(self.advisor.after_step(state.step, loss, norm))
         self.bar.update()
@@ -65,9 +81,9 @@ class Diary:
         self.write(**scores)
         self.tell(progress_line(self.training, self.loss))
         self.advise(self.advisor.after_evaluation(self.training.state.step, scores["valid_loss"]))
-        if self.training.place.first and self.config.sample_tokens:
+        if self.training.ranks.first and self.config.sample_tokens:
             self.sample()
-        if self.training.place.first and time.perf_counter() - self.plotted > 60:
+        if self.training.ranks.first and time.perf_counter() - self.plotted > 60:
             self.plot()
 
     def probe(self) -> None:
@@ -129,12 +145,12 @@ class Diary:
                 "the same command goes on from here"
             )
             return
-        if self.training.place.first:
+        if self.training.ranks.first:
             self.plot()
         self.training.say(summary(self.training))
 
 
-def describe(training: Training) -> str:
+def describe(training: Trained) -> str:
     config, state = training.config, training.state
     groups = training.model.parameter_groups()
     parts = ", ".join(f"{name} {count:,}" for name, count in groups.items())
@@ -142,7 +158,7 @@ def describe(training: Training) -> str:
     if config.init_from and not state.step:
         begin = f"with the weights of {config.init_from}"
     limit = config.schedule.max_minutes
-    crowd = f", {training.place.world} processes" if training.place.world > 1 else ""
+    crowd = f", {training.ranks.world} processes" if training.ranks.world > 1 else ""
     runtime = training.runtime.reason.replace("\n", "\n         ")
     return (
         f"model    {config.model.kind}, {sum(groups.values()):,} parameters ({parts})\n"
@@ -154,7 +170,7 @@ def describe(training: Training) -> str:
     )
 
 
-def progress_line(training: Training, loss: float) -> str:
+def progress_line(training: Trained, loss: float) -> str:
     state, scores = training.state, training.state.scores
     return (
         f"step {state.step:>6,}/{training.plan.steps(state.step):,}  loss {loss:.3f}  "
@@ -163,7 +179,7 @@ def progress_line(training: Training, loss: float) -> str:
     )
 
 
-def summary(training: Training) -> str:
+def summary(training: Trained) -> str:
     state, scores = training.state, training.state.scores
     why = " (stopped early: no new best)" if 0 < training.config.early_stop <= state.stale else ""
     return (

@@ -24,7 +24,7 @@ from rostok import devices
 from rostok.errors import UserError, run_main
 from rostok.runs import find_step, load_run, read_metrics, read_state
 from rostok.text.shards import Data
-from rostok.training import advisor, passport
+from rostok.training import passport, preflight
 from rostok.training.config import load_config
 from rostok.training.loader import evaluation_rows
 from rostok.training.metrics import MetricsLog, plot_losses
@@ -54,12 +54,12 @@ def test_check_says_what_a_run_will_be(
         r"runtime  cpu \(as asked\), float32",
         r"data     .*, vocabulary 320",
         r"run      20 steps of 128 tokens, adamw, from scratch",
-        rf"size     {2560 / count:.1f} tokens a parameter, {80 / rows:.2f} epochs, \d+\.\d% of an epoch's tokens",
+        rf"size     {2560 / count:.1f} tokens per parameter, {80 / rows:.2f} epochs, \d+\.\d% of an epoch's tokens",
         rf"loss     5\.\d+ at the first step \(ln V = {math.log(320):.3f}\), \d\.\d+ at step 5",
         r"speed    [\d,]+ tokens/s, \d+% of this machine's matmul peak",
         r"time     \d+\.\d minutes for 20 steps",
         r"memory   \d+\.\d GiB at most; checkpoints \d+\.\d GiB on the disk",
-        r"check    .*0\.1 tokens a parameter",
+        r"check    .*0\.1 tokens per parameter",
         r"check    only \d+ held-out rows",
         r"check    save_every=999 is longer than the run \(20 steps\)",
     ):
@@ -208,13 +208,13 @@ def test_the_arithmetic_of_sizes_is_that_of_the_model(config: GPTConfig | Window
 def test_what_fits_is_not_refused_and_the_advice_fits() -> None:
     config = GPTConfig()
     there = 16 * config.parameters + 8 * config.kept_bytes * config.context
-    advisor.refuse_what_cannot_fit(config, 8, there)
+    preflight.refuse_what_cannot_fit(config, 8, there)
     with pytest.raises(UserError, match="type batch=8 or less"):
-        advisor.refuse_what_cannot_fit(config, 9, there)
+        preflight.refuse_what_cannot_fit(config, 9, there)
     with pytest.raises(UserError, match="type model.context=256 or less"):
-        advisor.refuse_what_cannot_fit(config, 1, there - 15 * config.kept_bytes * config.context // 2)
+        preflight.refuse_what_cannot_fit(config, 1, there - 15 * config.kept_bytes * config.context // 2)
     with pytest.raises(UserError, match=rf"at most {config.parameters - 1:,} parameters fit"):
-        advisor.refuse_what_cannot_fit(config, 1, 16 * config.parameters - 1)
+        preflight.refuse_what_cannot_fit(config, 1, 16 * config.parameters - 1)
 
 
 def test_the_memory_of_a_container(tmp_path: Path) -> None:
