@@ -1,6 +1,7 @@
 """`rostok VERB ...`: run one of the front files (train.py, sample.py, ...) from wherever they lie.
 
     rostok train rostok optim.lr=3e-4        the same as: python train.py rostok optim.lr=3e-4
+    rostok quickstart                        all of it once, on built-in stories (rostok/quickstart.py)
     rostok --help | --version
 
 In a checkout the front files lie beside the package; in a wheel they travel as rostok/app/*.py. A front file runs as
@@ -11,10 +12,11 @@ import difflib
 import sys
 import types
 from collections.abc import Sequence
-from pathlib import Path
 
 from rostok import __version__
 from rostok.errors import UserError, run_main
+from rostok.front import front_folder
+from rostok.quickstart import quickstart
 
 VERBS = {
     "prepare": "text -> tokenizer and token shards",
@@ -23,20 +25,14 @@ VERBS = {
     "compare": "perplexity of several models on the same held-out targets",
     "attend": "look inside attention",
     "export": "a run -> Hugging Face folder or GGUF file, and back",
+    "quickstart": "all of it once: stories, two models, their table, a text",
 }
 
 USAGE = "\n".join(
     ["usage: rostok VERB ...", "", "verbs:"]
-    + [f"  {verb:<9} {what}" for verb, what in VERBS.items()]
+    + [f"  {verb:<10} {what}" for verb, what in VERBS.items()]
     + ["", "rostok VERB --help says more; rostok --version prints the version"]
 )
-
-
-def front_folder() -> Path:
-    """The folder with train.py, sample.py, ... and configs/: rostok/app in a wheel, the checkout's root otherwise."""
-    package = Path(__file__).resolve().parent
-    app = package / "app"
-    return app if (app / "train.py").is_file() else package.parent
 
 
 def nearest(word: str) -> str:
@@ -57,6 +53,8 @@ def main(argv: Sequence[str]) -> int | None:
         print(f"rostok {__version__}")
     elif verb not in VERBS:
         raise UserError(f"rostok has no verb '{verb}'; {nearest(verb)} See rostok --help")
+    elif verb == "quickstart":
+        return quickstart(words)
     else:
         run_front(verb, words)
     return 0

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from rostok.errors import UserError, verb
+from rostok.errors import UserError, nearest, verb
+from rostok.front import find_run, known_runs
 from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -151,13 +152,15 @@ def remark(text: str) -> None:
 def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = remark) -> Path:
     """The step folder that a path means: a run folder (its best, else its latest step), RUN/latest, RUN/best or a step.
 
+    A short name is looked for in checkpoints/ and among the shipped runs.
     Where a pointer names what is not there, `say` gets a line with what is taken instead; instead of an explicit `best`
     nothing is taken. Raises UserError that says what was wanted there.
     """
+    path = find_run(path)
     if path.name in ("latest", "best") and not path.is_dir():
         path, step = path.parent, path.name
     if not path.is_dir():
-        raise UserError(f"there is no run folder {path}; train one ({verb('train')} quickstart)")
+        raise UserError(f"there is no run folder {path}; {other_runs(path)}")
     if (path / "state.json").is_file():
         return path
     found, problem = follow_pointers(path, [step] if step else ["best", "latest"])
@@ -171,6 +174,15 @@ def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = 
     if problem:
         say(f"note     {problem}; taking {found.name} instead")
     return found
+
+
+def other_runs(path: Path) -> str:
+    """What to type instead of a run that is not there: the runs that are, or how to make one."""
+    names = [run.name for run in known_runs()]
+    if not names:
+        return f"train one ({verb('train')} quickstart)"
+    shown = ", ".join(names[:12]) + (" ..." if len(names) > 12 else "")
+    return f"there are {shown}{nearest(path.name, names)}"
 
 
 def follow_pointers(run: Path, names: Sequence[str]) -> tuple[Path | None, str]:

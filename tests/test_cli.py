@@ -67,15 +67,6 @@ def test_help_version_and_no_words(capsys):
     assert capsys.readouterr().err == usage
 
 
-def test_the_front_folder_of_a_checkout_and_of_a_wheel(tmp_path, monkeypatch):
-    assert cli.front_folder() == ROOT
-    app = tmp_path / "rostok" / "app"
-    app.mkdir(parents=True)
-    (app / "train.py").touch()
-    monkeypatch.setattr(cli, "__file__", str(tmp_path / "rostok" / "cli.py"))
-    assert cli.front_folder() == app
-
-
 def test_every_front_file_has_a_verb():
     assert {path.stem for path in ROOT.glob("*.py")} - {"model"} <= set(cli.VERBS)
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 FRONT = {"prepare", "train", "sample", "compare", "attend", "export"}
 # The rooms in their order: a module may import from its own room and from those before it. The ground floor are the
 # files that lie directly in rostok/, all but `runs`, which reads run folders and so needs the tokenizer of `text`.
-GROUND = {"errors", "files", "devices"}
+GROUND = {"errors", "files", "devices", "front", "quickstart"}
 ROOMS = [
     {"ground", "text"},
     {"runs"},
