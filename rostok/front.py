@@ -35,7 +35,8 @@ def front(name: str) -> ModuleType:
     if full in sys.modules:
         return sys.modules[full]
     spec = importlib.util.spec_from_file_location(full, path)
-    assert spec and spec.loader
+    if spec is None or spec.loader is None:
+        raise ImportError(f"cannot load {path}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[full] = module  # dataclasses look their own module up
     try:

@@ -72,7 +72,14 @@ def board_writer() -> Any:
 
 
 def plot_losses(runs: dict[str, Path], out: Path) -> None:
-    """Draw training (thin) and held-out (thick) loss against tokens, one colour a run, into a PNG.
+    """draw_losses into a PNG file."""
+    temporary = out.with_name(f".{out.name}.tmp")
+    draw_losses(runs).savefig(temporary, format="png", metadata={"Software": None})
+    temporary.replace(out)
+
+
+def draw_losses(runs: dict[str, Path]) -> Any:
+    """A figure of training (thin) and held-out (thick) loss against tokens, one colour a run.
 
     `runs` maps a name to its metrics.jsonl.
     """
@@ -98,6 +105,4 @@ def plot_losses(runs: dict[str, Path], out: Path) -> None:
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False)
-    temporary = out.with_name(f".{out.name}.tmp")
-    figure.savefig(temporary, format="png", metadata={"Software": None})
-    temporary.replace(out)
+    return figure
