@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rostok.errors import UserError
     from rostok.notebook.attention import Attention, Head
     from rostok.notebook.many import compare, list_runs, losses, train
     from rostok.notebook.run import Run, load
@@ -24,24 +25,36 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _PLACES = {
-    "Attention": "attention",
-    "Head": "attention",
-    "Run": "run",
-    "compare": "many",
-    "list_runs": "many",
-    "load": "run",
-    "losses": "many",
-    "train": "many",
+    "Attention": "notebook.attention",
+    "Head": "notebook.attention",
+    "Run": "notebook.run",
+    "UserError": "errors",
+    "compare": "notebook.many",
+    "list_runs": "notebook.many",
+    "load": "notebook.run",
+    "losses": "notebook.many",
+    "train": "notebook.many",
 }
 
-__all__ = ["Attention", "Head", "Run", "__version__", "compare", "list_runs", "load", "losses", "train"]
+__all__ = [
+    "Attention",
+    "Head",
+    "Run",
+    "UserError",
+    "__version__",
+    "compare",
+    "list_runs",
+    "load",
+    "losses",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:
     """Import what is asked for, so that `import rostok` itself costs nothing."""
     if name not in _PLACES:
         raise AttributeError(f"module 'rostok' has no attribute '{name}'")
-    return getattr(importlib.import_module(f"rostok.notebook.{_PLACES[name]}"), name)
+    return getattr(importlib.import_module(f"rostok.{_PLACES[name]}"), name)
 
 
 def __dir__() -> list[str]:

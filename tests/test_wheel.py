@@ -1,4 +1,4 @@
-"""The wheel: only `rostok` at its top level, and its verbs run outside the checkout."""
+"""The wheel: only `rostok` at its top level, a trained model in it, and its verbs run outside the checkout."""
 
 import os
 import shutil
@@ -23,6 +23,10 @@ KEPT = (
     "pyproject.toml",
     "LICENSE",
     "MANIFEST.in",
+    "constraints.txt",
+    "data/README.md",
+    "checkpoints/README.md",
+    "checkpoints/rostok-mini",
 )
 
 pytestmark = pytest.mark.slow
@@ -30,17 +34,22 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory) -> Path:
-    """sdist and, from it, the wheel, built offline from a copy: the checkout stays clean."""
+    """sdist and, from it, the wheel, built offline and without a warning from a copy: the checkout stays clean."""
     copy = tmp_path_factory.mktemp("build") / "source"
-    copy.mkdir()
     for path in [*(ROOT / name for name in KEPT), *ROOT.glob("*.py"), *ROOT.glob("*.md")]:
+        target = copy / path.relative_to(ROOT)
+        target.parent.mkdir(parents=True, exist_ok=True)
         if path.is_dir():
-            shutil.copytree(path, copy / path.name, ignore=shutil.ignore_patterns("__pycache__"))
-        elif path.exists():
-            shutil.copy(path, copy)
+            shutil.copytree(path, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(path, target)
     words = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(copy / "dist"), str(copy)]
     done = subprocess.run(words, capture_output=True, text=True)
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "warning" in line.lower()]
     assert done.returncode == 0, done.stdout + done.stderr
+    assert not [
+        line for line in said if "byte-compiling" not in line
+    ]  # which PYTHONDONTWRITEBYTECODE asks for
     return copy / "dist"
 
 
@@ -74,7 +83,8 @@ def test_the_front_travels_and_nothing_else(installed):
     assert {path.name for path in (app / "configs").iterdir()} == {
         path.name for path in ROOT.glob("configs/*.yaml")
     }
-    assert {path.name for path in app.iterdir() if path.is_dir()} == {"configs"}
+    assert {path.name for path in app.iterdir() if path.is_dir()} == {"configs", "checkpoints"}
+    assert [path.name for path in (app / "checkpoints").iterdir()] == ["rostok-mini"]
 
 
 def test_every_module_and_data_file_of_the_library_travels(installed):
@@ -87,6 +97,7 @@ def test_the_source_archive_can_be_tested(dist):
     with tarfile.open(next(dist.glob("*.tar.gz"))) as archive:
         names = {name.split("/", 1)[-1] for name in archive.getnames()}
     assert {"model.py", "rostok/cli.py", "configs/rostok.yaml", "tests/test_wheel.py", "LICENSE"} <= names
+    assert "checkpoints/rostok-mini/best" in names
     assert not [name for name in names if name.endswith(".pyc")]
 
 
@@ -107,3 +118,29 @@ def test_built_in_configs_are_found_by_name(installed):
     done = run_installed(installed, "train", "quickstart", "data.path=no-such-folder")
     assert done.returncode == 2
     assert "no-such-folder" in done.stderr
+
+
+def test_the_trained_model_is_found_by_its_name(installed):
+    words = ["--prompt", "Once upon a time", "--tokens", "5", "--temperature", "0"]
+    done = run_installed(installed, "sample", "rostok-mini", *words)
+    assert (done.returncode, done.stdout) == (0, "Once upon a time, there was a little\n"), done.stderr
+
+
+def test_import_rostok_is_the_same_as_in_the_checkout(installed):
+    """From the wheel: load, write, train's settings and the viewer, with a model.py of the user's on the path."""
+    (installed.parent / "model.py").write_text("MINE = 1\n")
+    code = (
+        "import rostok; run = rostok.load('rostok-mini'); print(run.generate('Once upon a time', 5, 0))\n"
+        "print(rostok.__file__); assert 'srcdoc' in run.attention('Tom had a ball.')._repr_html_()\n"
+        "try: rostok.train('quickstart', **{'data.path': 'none'})\n"
+        "except rostok.UserError as error: print(error)"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=installed.parent, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    written, file, refused = done.stdout.splitlines()
+    assert written == "Once upon a time, there was a little"
+    assert file == str(installed / "rostok" / "__init__.py")
+    assert "no prepared data in none" in refused
