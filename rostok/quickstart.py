@@ -9,7 +9,6 @@ Each step is a command of its own, printed before it runs. Run it again: it goes
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from rostok.errors import UserError
 
@@ -38,8 +37,6 @@ def quickstart(words: Sequence[str]) -> int:
     if wrong is not None:
         raise UserError(f"rostok quickstart takes settings such as tokens=200_000. Got {wrong!r}")
     for step in steps(words):
-        if step[0] == "prepare" and Path(DATA, "manifest.json").is_file():
-            continue
         print(f"\n$ rostok {subprocess.list2cmdline(step)}", flush=True)
         code = subprocess.run([sys.executable, "-m", "rostok", *step], check=False).returncode
         if code:

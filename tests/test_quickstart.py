@@ -12,11 +12,8 @@ from rostok.errors import UserError
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_the_first_step_that_fails_ends_it(tmp_path: Path, monkeypatch, capsys) -> None:
-    """Each step is a command of its own; what is prepared is not prepared twice."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data" / "quickstart").mkdir(parents=True)
-    (tmp_path / "data" / "quickstart" / "manifest.json").touch()
+def test_the_first_step_that_fails_ends_it(monkeypatch, capsys) -> None:
+    """Each step is a command of its own, and is printed before it runs."""
     called: list[list[str]] = []
 
     def run(words: list[str], check: bool) -> subprocess.CompletedProcess[str]:
@@ -26,12 +23,12 @@ def test_the_first_step_that_fails_ends_it(tmp_path: Path, monkeypatch, capsys) 
     monkeypatch.setattr(quickstart.subprocess, "run", run)
     assert quickstart.quickstart(["tokens=2048"]) == 5
     assert [words[3:5] for words in called] == [
+        ["prepare", "--source"],
         ["train", "quickstart"],
         ["train", "quickstart-window"],
-        ["compare", "checkpoints/quickstart-window"],
     ]
     assert all(words[:3] == [sys.executable, "-m", "rostok"] for words in called)
-    assert called[0][-1] == "tokens=2048"
+    assert called[1][-1] == "tokens=2048"
     assert "$ rostok train quickstart tokens=2048" in capsys.readouterr().out
 
 
@@ -61,4 +58,3 @@ def test_it_runs_whole_in_an_empty_folder(tmp_path: Path, monkeypatch) -> None:
         assert "nats/token" in done.stdout
         assert "Once upon a time" in done.stdout
     assert (tmp_path / "checkpoints" / "quickstart" / "loss.png").is_file()
-    assert "rostok prepare" not in done.stdout

@@ -20,10 +20,13 @@ from rostok.errors import UserError, nearest
 
 Edit = float | np.ndarray | Callable[[np.ndarray], Any]
 READ_ONLY = ("attn.dots", "attn.scaled", "attn.scores")  # the reference computes pattern from its own scores
-# TransformerLens's names, without `hook_`, where ours differ. Its q and k are before QK-norm and RoPE.
+# TransformerLens's names, without `hook_`, where ours differ. Its q and k are before QK-norm and RoPE. Compared with
+# TransformerLens 4.3 on rostok-mini: each value is ours, up to 1e-4 (docs/tools.md).
 OTHER_NAMES = {
     "attn.q": "attn.q_raw",
     "attn.k": "attn.k_raw",
+    "attn.q_normed": "attn.q_norm",
+    "attn.k_normed": "attn.k_norm",
     "attn.rot_q": "attn.q",
     "attn.rot_k": "attn.k",
     "attn.attn_scores": "attn.scores",

@@ -28,6 +28,7 @@ import tiktoken
 import tiktoken.load
 
 from rostok.errors import UserError
+from rostok.front import find_run
 from rostok.files import write_file
 
 START = "<|endoftext|>"  # ◆
@@ -186,11 +187,11 @@ def check_vocab_size(vocab_size: int) -> None:
 
 
 def load_tokenizer(where: str | Path) -> Tokenizer:
-    """A tokenizer from its file, from a folder that holds a tokenizer.json, or a published one by its name.
+    """A tokenizer from its file, from a folder that holds a tokenizer.json, from a run, or a published one by its name.
 
     Raises UserError for a missing or foreign file, an unknown name, and a name that cannot be downloaded.
     """
-    path = Path(where)
+    path = find_run(Path(where))
     file = path / FILE_NAME if path.is_dir() else path
     if file.is_file():
         return _load_file(file)
