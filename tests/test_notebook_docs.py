@@ -19,9 +19,13 @@ def cells() -> list[dict[str, Any]]:
 def run_cell(source: str, names: dict[str, Any]) -> Any:
     """Run a cell; give the value of its last line if that is an expression, as a notebook would show it."""
     tree = ast.parse(source)
-    last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1]
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, "cell", "exec"), names)
+        return None
+    tree.body.pop()
     exec(compile(tree, "cell", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
+    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
 
 
 def test_the_notebook_is_kept_without_outputs() -> None:

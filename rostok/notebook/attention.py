@@ -81,7 +81,7 @@ class Attention:
         """A head by its layer and number, both from 1. Raises UserError where there is none."""
         if type(layer) is not int or type(head) is not int:
             raise UserError(f"a head is two whole numbers, as head(6, 4). Got {layer!r}, {head!r}")
-        self._view.subject.check_place(layer, head)
+        self._view.subject.check_head(layer, head)
         return Head(self, layer, head)
 
     def find(self, query: str, key: str, top: int = 5) -> list[Head]:

@@ -132,7 +132,7 @@ class Run:
 
         ids = np.array([self.tokenizer.start_id, *self.tokenizer.encode(text)])
         if len(ids) < 2:
-            raise UserError("the text is empty; give some words to score")
+            raise UserError("the text is empty; give some words")
         model: Any = self.model
         targets = target_list([ids], self.tokenizer.start_id)
         if "window" in self._opened.state["model"]:
@@ -147,8 +147,7 @@ class Run:
 
     def attention(self, text: str) -> Attention:
         """The attention maps of all heads on a text. Raises UserError for a text longer than the context."""
-        ids, _ = self._subject.encode(text)
-        return Attention(look(self._subject, ids))
+        return Attention(look(self._subject, self._ids(text)))
 
     def run(
         self, text: str, edit: Mapping[str, Edit] | Callable[[str, np.ndarray], Any] | None = None
@@ -158,8 +157,18 @@ class Run:
         edit: {name: a new value, or a function of the old one}, or a function (name, value) -> value.
         TransformerLens's names with `hook_` are accepted.
         """
-        ids, _ = self._subject.encode(text)
-        return trace_of(self._subject, ids, edit)
+        return trace_of(self._subject, self._ids(text), edit)
+
+    def _ids(self, text: str) -> list[int]:
+        """◆ and the tokens of a text. Raises UserError where there are none or more than the model sees."""
+        ids, most = [self.tokenizer.start_id, *self.tokenizer.encode(text)], self._subject.context
+        if len(ids) < 2:
+            raise UserError("the text is empty; give some words")
+        if len(ids) > most:
+            raise UserError(
+                f"the text has {len(ids)} tokens with ◆, the model sees {most}; give a shorter text"
+            )
+        return ids
 
     @cached_property
     def _subject(self) -> Subject:
@@ -171,4 +180,4 @@ class Run:
         weights = {
             name: value.detach().float().cpu().numpy() for name, value in self.model.state_dict().items()
         }
-        return Subject(self.name, weights, config, self.tokenizer, self.folder)
+        return Subject(self.name, weights, config, self.tokenizer)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rostok.attention.heads.capture import Subject
-from rostok.attention.reference import forward, softmax
+from rostok.attention.reference import forward, losses
 from rostok.errors import UserError, nearest
 
 Edit = float | np.ndarray | Callable[[np.ndarray], Any]
@@ -61,8 +61,7 @@ class Trace(Mapping[str, np.ndarray]):
     @property
     def nats(self) -> np.ndarray:
         """(T,) the loss of each token given those before it; NaN for ◆, which is given."""
-        logs = np.log(np.maximum(softmax(self.logits[:-1].astype(np.float64)), 1e-300))
-        return np.concatenate([[np.nan], -logs[np.arange(len(self.ids) - 1), self.ids[1:]]])
+        return np.concatenate([[np.nan], losses(self.logits[:-1], self.ids[1:])])
 
 
 def own_name(name: str, known: Mapping[str, Any]) -> str:

@@ -28,8 +28,8 @@ import tiktoken
 import tiktoken.load
 
 from rostok.errors import UserError
-from rostok.front import find_run
 from rostok.files import write_file
+from rostok.front import find_run
 
 START = "<|endoftext|>"  # ◆
 FILE_NAME = "tokenizer.json"
