@@ -144,3 +144,4 @@ def test_import_rostok_is_the_same_as_in_the_checkout(installed):
     assert written == "Once upon a time, there was a little"
     assert file == str(installed / "rostok" / "__init__.py")
     assert "no prepared data in none" in refused
+    assert "rostok prepare" in refused
