@@ -64,8 +64,9 @@ def test_both_languages_show_the_same_commands() -> None:
     assert plain("README.md") == plain("README.ru.md")
 
 
-@pytest.mark.parametrize("page", sorted(path.name for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]))
-def test_links_between_pages_lead_somewhere(page: str) -> None:
-    path = ROOT / page if (ROOT / page).is_file() else ROOT / "docs" / page
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8")):
-        assert "://" in target or (path.parent / target).exists(), f"{page}: {target}"
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")], ids=lambda path: path.parent.name + path.name
+)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", page.read_text(encoding="utf-8")):
+        assert "://" in target or (page.parent / target).exists(), f"{page}: {target}"
