@@ -5,7 +5,6 @@ import difflib
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
@@ -37,7 +36,7 @@ def nearest(word: str, names: Iterable[str]) -> str:
 
 def verb(name: str) -> str:
     """How a front file is called here: `python NAME.py`, or `rostok NAME` from a wheel or where rostok was called."""
-    installed = (Path(__file__).parent / "app").is_dir()
+    installed = os.path.isdir(os.path.join(os.path.dirname(__file__), "app"))
     return f"rostok {name}" if installed or sys.argv[0].startswith("rostok ") else f"python {name}.py"
 
 
