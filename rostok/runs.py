@@ -285,7 +285,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         try:
             record = json.loads(line)
             records.append({**record, "step": int(record["step"])})
-        except (ValueError, TypeError, KeyError, OverflowError):
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
             if number < len(lines):
                 raise UserError(
                     f"{path}, line {number} is no record of a training; delete the line and try again"

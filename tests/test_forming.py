@@ -101,13 +101,33 @@ def test_run_without_probes_and_wrong_file(
 ) -> None:
     for words, message in (
         ((tiny_run,), "has no probes in metrics.jsonl; train with probe.every"),
-        ((tmp_path / "nowhere",), "has no probes"),
+        ((tmp_path / "nowhere",), "there is no run folder"),
         ((probed_run, "--out", "forming.csv"), "must end in one of .png, .svg"),
     ):
         assert run(*words) == 2
         error = capsys.readouterr().err
         assert message in error
         assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"step": 5, "tokens": 9, "heads": 3}',
+        '{"step": 5, "tokens": 9, "heads": {"induction": [[1]], "previous": [[1]]}}',
+        '{"step": 5, "tokens": 9, "heads": {"induction": [[1]], "previous": [[1]], "start": [[NaN]]}}',
+        '{"step": 5, "heads": {"induction": [[1]], "previous": [[1]], "start": [[1]]}}',
+        '{"step": 5, "tokens": 9, "heads": {"induction": [[1]], "previous": [[1]], "start": [[1]]}}',
+    ],
+)
+def test_a_damaged_probe_is_one_line(line: str, probed_run: Path, tmp_path: Path, capsys: Capture) -> None:
+    text = (probed_run / "metrics.jsonl").read_text()
+    (tmp_path / "metrics.jsonl").write_text(f"{line}\n{text}")
+    assert run(tmp_path) == 2
+    error = capsys.readouterr().err
+    assert "delete" in error
+    assert error.count("\n") == 1
 
 
 def test_window_model_has_no_heads_to_probe(tmp_path: Path, tiny_data: Data) -> None:

@@ -15,7 +15,7 @@ import torch
 import attend
 from model import GPTConfig, build_model
 from rostok.attention.heads import report, scores, usage
-from rostok.attention.heads.capture import open_subject
+from rostok.attention.heads.capture import SETTINGS, check_fit, open_subject, without_padding
 from rostok.attention.heads.scores import (
     COPIES,
     PERIODS,
@@ -362,6 +362,7 @@ def test_ablation_of_one_long_text_has_an_interval(hand_run: Path) -> None:
     [
         (["--texts-count", "0"], "--texts-count must be at least 1"),
         (["--icl", "0"], "--icl must be at least 1"),
+        (["--ablate-texts", "3"], "--ablate-texts is for --ablate and --group"),
         (["--out", "card.pdf"], "must end in one of"),
         (["--data", "a", "--texts", "b"], "one of the two"),
         (["--data", "nowhere"], "nowhere"),
@@ -397,6 +398,52 @@ def test_run_without_data_or_with_lost_data(hand_run: Path, tmp_path: Path, caps
     (lost / "config.yaml").unlink()
     assert run("heads", lost) == 2
     assert "name the texts with --data FOLDER or --texts FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["heads", "name", "pronoun"])
+@pytest.mark.parametrize("word", ["-1", "1.5", "x"])
+def test_seed_is_a_whole_number_of_at_least_0(
+    command: str, word: str, hand_run: Path, capsys: Capture
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        attend.main([command, str(hand_run), "--seed", word])
+    assert caught.value.code == 2
+    assert "--seed: must be a whole number of at least 0" in capsys.readouterr().err
+
+
+def test_settings_are_those_of_the_model() -> None:
+    assert {field.name for field in dataclasses.fields(GPTConfig)} == SETTINGS
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rope_theta": 0.5}, "rope_theta is 0.5"),
+        ({"start_id": -1}, "start_id is -1"),
+        ({"tied": False}, "tensor head.weight"),
+        ({"colour": 1}, "unknown setting colour"),
+        ({"n_layer": 3}, "missing or unknown tensor blocks.2"),
+        ({"vocab_size": True}, "vocab_size is True"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    change: dict[str, object], message: str, hand_run: Path
+) -> None:
+    subject = open_subject(hand_run)
+    assert subject.run is not None
+    with pytest.raises(UserError, match=message):
+        check_fit(subject.weights, {**subject.config, **change}, subject.run)
+
+
+def test_ids_that_the_tokenizer_cannot_spell_are_left_out(hand_run: Path) -> None:
+    subject = open_subject(hand_run)
+    assert subject.run is not None
+    size = subject.config["vocab_size"]
+    wide = {**subject.weights, "embed.weight": np.pad(subject.weights["embed.weight"], ((0, 40), (0, 0)))}
+    weights, config = without_padding(wide, {**subject.config, "vocab_size": size + 40}, subject.run)
+    assert config["vocab_size"] == len(weights["embed.weight"]) == subject.tokenizer.vocab_size
+    with pytest.raises(UserError, match="put the run's own tokenizer back"):
+        without_padding(wide, {**subject.config, "vocab_size": 200}, subject.run)
 
 
 def test_window_model_has_no_heads(tiny_window_run: Path, capsys: Capture) -> None:

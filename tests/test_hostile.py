@@ -486,8 +486,11 @@ def test_attend_with_a_damaged_state(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([*TEXT, "--layer", "0", "--head", "0"], "layers 1 to 2, heads 1 to 2. Got layer 0, head 0"),
-        ([*TEXT, "--layer", "-1", "--head", "1"], "Got layer -1, head 1"),
+        (
+            [*TEXT, "--layer", "0", "--head", "0", "--out", "m.svg"],
+            "layers 1 to 2, heads 1 to 2. Got layer 0, head 0",
+        ),
+        ([*TEXT, "--layer", "-1", "--head", "1", "--out", "m.svg"], "Got layer -1, head 1"),
         ([*TEXT, "--query", "", "--key", ""], "'' is not in the text"),
         ([*TEXT, "--occurrence", "1"], "--occurrence says which mention"),
         ([*TEXT, "--out", ".png"], "--out must end in one of"),
@@ -505,7 +508,7 @@ def test_attend_map_words(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--list", "--plot", "x.png"], "--plot draws an example or your own matrices"),
+        (["--list", "--plot", "x.png"], "--list takes no --plot"),
         (["--q", "junk.npy", "--k", "junk.npy", "--v", "junk.npy"], "junk.npy holds no matrix"),
     ],
 )

@@ -122,7 +122,14 @@ def test_picture_shows_the_weights(view: View) -> None:
     assert shown.mask[0, 1]  # the future is paper, not weight 0
     assert not shown.mask[1, 0]
     sheet = maps.sheet(view, "en")
-    assert len(sheet.axes) == 4
+    assert len(sheet.axes) == 5  # four heads and the colour bar
+    assert not sheet.axes[0].patches
+    marked = maps.sheet(view, "en", (5, [1, 2])).axes[3].patches
+    assert [patch.get_xy() for patch in marked] == [
+        (-0.5, 4.5),
+        (0.5, 0.5),
+        (1.5, 1.5),
+    ]  # the row, the columns
     np.testing.assert_allclose(sheet.axes[3].images[0].get_array().filled(0), view.maps[1, 1], atol=1e-7)
 
 
@@ -232,7 +239,7 @@ def test_pieces_that_are_no_whole_character(subject: Subject, tiny_run: Path, tm
     pieces = subject.pieces(ids)
     assert pieces[:3] == ["◆", "⟨D0⟩", "⟨96⟩"]
     assert look(subject, ids).maps.shape[-1] == len(ids)
-    for kind in ("png", "svg", "json"):
+    for kind in ("png", "svg", "csv"):
         out = tmp_path / f"maps.{kind}"
         assert run(tiny_run, "--text", text, "--layer", "1", "--head", "1", "--out", out) == 0
 
@@ -276,6 +283,17 @@ def test_text_from_a_file_and_from_standard_input(
     assert outs[0].read_bytes() == outs[1].read_bytes()
 
 
+def test_a_text_is_the_same_whatever_its_mark_and_line_ends(
+    tiny_run: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    found = []
+    for name, raw in (("plain", b"Tom had\na ball."), ("marked", b"\xef\xbb\xbfTom had\r\na ball.")):
+        (tmp_path / name).write_bytes(raw)
+        assert run(tiny_run, "--file", tmp_path / name, "--json") == 0
+        found.append(json.loads(capsys.readouterr().out)["text"]["ids"])
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -286,6 +304,10 @@ def test_text_from_a_file_and_from_standard_input(
         (["--text", TEXT * 4], "the model sees 32; give --on-long head or tail"),
         (["--text", TEXT, "--query", "lost"], "--query and --key go together"),
         (["--text", TEXT, "--layer", "1"], "--layer and --head go together"),
+        (
+            ["--text", TEXT, "--layer", "1", "--head", "1", "--out", "m.json"],
+            "give --out FILE.png, .svg or .csv",
+        ),
         (["--text", TEXT, "--layer", "3", "--head", "1"], "layers 1 to 2, heads 1 to 2. Got layer 3, head 1"),
         (["--text", TEXT, "--layer", "1", "--head", "-1"], "layers 1 to 2, heads 1 to 2"),
         (["--text", TEXT, "--layer", "0", "--head", "1"], "layers 1 to 2, heads 1 to 2"),

@@ -65,8 +65,7 @@ def run(args: argparse.Namespace) -> int:
     own = [name for name in ("q", "k", "v") if getattr(args, name)]
     if args.what and own:
         raise UserError(f"give an example ({args.what}) or your own matrices (--{own[0]}), not both")
-    if args.plot and (args.list or args.markdown or not (args.what or own)):
-        raise UserError("--plot draws an example or your own matrices, without --list or --markdown")
+    refuse_unused(args)
     if args.scale is not None and not np.isfinite(args.scale):
         raise UserError(f"--scale must be a finite number. Got {args.scale}")
     plot = check_out(args.plot, (".png", ".svg"), args.force, "--plot")
@@ -89,6 +88,29 @@ def run(args: argparse.Namespace) -> int:
         if not args.json:
             print(say("saved", args.lang, plot))
     return 0 if report.checks_hold else 1
+
+
+def refuse_unused(args: argparse.Namespace) -> None:
+    """Raise UserError for words that would have no effect: nothing is left out silently."""
+    words = {"what": args.what, "--q": args.q, "--k": args.k, "--v": args.v}
+    words |= {"--plot": args.plot, "--scale": args.scale, "--causal": args.causal or None}
+    rest = {
+        "--list": args.list or None,
+        "--json": args.json or None,
+        "--lang": args.lang if args.lang != "en" else None,
+    }
+    given = [name for name, value in words.items() if value is not None]
+    if args.markdown:
+        given += [name for name, value in rest.items() if value is not None]
+    if given and (args.markdown or args.list):
+        name = f"'{args.what}'" if given[0] == "what" else given[0]
+        raise UserError(f"{'--markdown' if args.markdown else '--list'} takes no {name}; give one of the two")
+    if given and not {"what", "--q", "--k", "--v"} & set(given):
+        raise UserError(
+            f"{given[0]} needs an example or your own matrices; try {verb('attend')} explain S0-14"
+        )
+    if args.force and not args.plot:
+        raise UserError("--force is for the file of --plot; give --plot FILE too")
 
 
 def show_table(table: Table, args: argparse.Namespace) -> int:

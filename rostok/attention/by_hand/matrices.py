@@ -13,6 +13,7 @@ import numpy as np
 
 from rostok.attention.reference import Array
 from rostok.errors import UserError
+from rostok.text.reading import read_text
 
 
 def load_matrix(path: Path) -> Array:
@@ -45,13 +46,13 @@ def _read_npy(path: Path) -> Any:
 
 
 def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_text(path))
 
 
 def _read_text(path: Path) -> list[list[float]]:
     """Rows of numbers between commas, semicolons or blanks; empty lines and lines that start with # are skipped."""
     rows: list[list[float]] = []
-    for at, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), 1):
+    for at, line in enumerate(read_text(path).splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         separator = next((mark for mark in (",", ";") if mark in line), None)

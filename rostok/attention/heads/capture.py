@@ -23,6 +23,21 @@ from rostok.errors import UserError
 from rostok.runs import Opened, open_run
 from rostok.text.tokenizer import Tokenizer, spell
 
+# The settings and tensors of model.py's GPT; head.weight and head.bias are also the window MLP's.
+SETTINGS = {"kind", "vocab_size", "context", "n_layer", "n_head", "n_kv_head", "d_model", "d_mlp", "rope_theta",
+            "norm_eps", "tied", "start_id"}  # fmt: skip
+BLOCK = (
+    "attn_norm",
+    "attn.qkv",
+    "attn.q_norm",
+    "attn.k_norm",
+    "attn.proj",
+    "mlp_norm",
+    "mlp.gate",
+    "mlp.up",
+    "mlp.down",
+)
+PER_ID = ("embed.weight", "head.weight", "head.bias")  # one row for each id
 TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
 
 
@@ -103,6 +118,7 @@ def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
     weights = {name: tensor.float().numpy() for name, tensor in run.tensors().items()}
     if config["kind"] == "gpt":
         check_fit(weights, config, run)
+    weights, config = without_padding(weights, config, run)
     name = run.step_folder.resolve().parent.name or run.step_folder.name
     return Subject(name, weights, config, run.tokenizer, run)
 
@@ -110,16 +126,54 @@ def open_subject(path: str | Path, kinds: Sequence[str] = ("gpt",)) -> Subject:
 def check_fit(weights: Mapping[str, Array], config: Mapping[str, Any], run: Opened) -> None:
     """Raise UserError unless these are the weights of the model that `config` describes: one token goes through."""
     try:
-        for key in ("vocab_size", "context", "n_layer", "n_head"):
-            if type(config[key]) is not int or config[key] < 1:
-                raise ValueError(f"{key} is {config[key]!r}")
-        layers = {name.split(".")[1] for name in weights if name.startswith("blocks.")}
-        if len(layers) != config["n_layer"] or len(weights["embed.weight"]) != config["vocab_size"]:
-            raise ValueError(f"there are {len(layers)} layers and {len(weights['embed.weight'])} ids")
+        check_settings(config)
+        if odd := names_of(config) ^ weights.keys():
+            raise ValueError(f"missing or unknown tensor {min(odd)}")
+        if len(weights["embed.weight"]) != config["vocab_size"]:
+            raise ValueError(f"there are {len(weights['embed.weight'])} ids")
         with np.errstate(all="ignore"):  # a broken weight is reported by look(), by layer and head
             forward(weights, config, np.zeros(1, dtype=np.int64))
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise run.refuse_weights(error) from None
+
+
+def check_settings(config: Mapping[str, Any]) -> None:
+    """Raise ValueError for settings that no GPT of model.py has, or of values that it refuses."""
+    if odd := config.keys() - SETTINGS:
+        raise ValueError(f"unknown setting {min(odd)}")
+    for key in ("vocab_size", "context", "n_layer", "n_head"):
+        if type(config[key]) is not int or config[key] < 1:
+            raise ValueError(f"{key} is {config[key]!r}")
+    if not 0 <= config.get("start_id", 0) < config["vocab_size"]:
+        raise ValueError(f"start_id is {config['start_id']!r}")
+    if not 1 <= config.get("rope_theta", 10000) < float("inf"):
+        raise ValueError(f"rope_theta is {config['rope_theta']!r}")
+
+
+def names_of(config: Mapping[str, Any]) -> set[str]:
+    """The names of a GPT's tensors."""
+    names = {"embed.weight", "final_norm.weight"} | (
+        {"head.weight"} if not config.get("tied", True) else set()
+    )
+    return names | {f"blocks.{i}.{part}.weight" for i in range(config["n_layer"]) for part in BLOCK}
+
+
+def without_padding(
+    weights: Mapping[str, Array], config: Mapping[str, Any], run: Opened
+) -> tuple[Mapping[str, Array], Mapping[str, Any]]:
+    """The model without the ids that only fill up its vocabulary: the tokenizer cannot spell them.
+
+    Raises UserError for a tokenizer of more ids than the model has.
+    """
+    own, size = run.tokenizer.vocab_size, int(config["vocab_size"])
+    if own > size:
+        raise UserError(
+            f"{run.folder / 'tokenizer.json'} has {own} ids, the model only {size}; put the run's own tokenizer back"
+        )
+    if own == size:
+        return weights, config
+    cut = {name: values[:own] for name, values in weights.items() if name in PER_ID}
+    return {**weights, **cut}, {**config, "vocab_size": own}
 
 
 @dataclass(frozen=True)

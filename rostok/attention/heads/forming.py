@@ -17,7 +17,7 @@ import numpy as np
 
 from rostok.attention.languages import add_language_argument, section
 from rostok.attention.pictures import picture, plain
-from rostok.errors import UserError
+from rostok.errors import UserError, verb
 from rostok.files import check_out, write_out
 from rostok.runs import read_metrics
 
@@ -41,11 +41,16 @@ def run(args: argparse.Namespace) -> int:
     """`attend.py forming`: read metrics.jsonl, print the strongest head of each kind by step, draw all."""
     out = check_out(args.out, (".png", ".svg"), args.force)
     folder = Path(args.run)
-    name = folder.resolve().name
-    records = read_metrics(folder / "metrics.jsonl")
+    if not folder.is_dir():
+        raise UserError(
+            f"there is no run folder {folder}; train one ({verb('train')} quickstart probe.every=100)"
+        )
+    name, path = folder.resolve().name, folder / "metrics.jsonl"
+    records = read_metrics(path)
     probed = [record for record in records if "heads" in record]
     if not probed:
         raise UserError(f"{folder} has no probes in metrics.jsonl; train with probe.every=100, say")
+    check_records(probed, path)
     if out:
         write_out(out, picture(draw(records, name, args.lang), out.suffix.lower()[1:]))
     if args.json:
@@ -56,6 +61,23 @@ def run(args: argparse.Namespace) -> int:
     if out:
         print(out)
     return 0
+
+
+def check_records(probed: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Raise UserError unless every probe has finite scores of all kinds, (L, H) each, all of one shape."""
+    shapes = set()
+    for record in probed:
+        try:
+            scores = np.array([record["heads"][kind] for kind in KINDS], dtype=np.float64)
+            if scores.ndim != 3 or not np.isfinite([*scores.flat, float(record["tokens"])]).all():
+                raise ValueError
+        except (KeyError, TypeError, ValueError, OverflowError):
+            raise UserError(
+                f"{path}: the probe of step {record['step']} is damaged; delete its line"
+            ) from None
+        shapes.add(scores.shape)
+    if len(shapes) > 1:
+        raise UserError(f"{path}: its probes are of models of different sizes; delete those of the other run")
 
 
 def table(probed: Sequence[Mapping[str, Any]], lang: str) -> str:

@@ -30,6 +30,8 @@ from rostok.text import reading
 from rostok.text.tokenizer import visible
 
 KINDS = (".png", ".svg", ".json", ".csv")
+MARK = "#e4572e"  # of the row and the columns that --query and --key ask for
+Asked = tuple[int, list[int]] | None  # the query's position, the keys' positions
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -79,6 +81,10 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--occurrence says which mention of the --query word; give --query and --key too")
     if (args.layer is None) != (args.head is None):
         raise UserError("--layer and --head go together; leave out both for a sheet of all heads")
+    if args.layer is not None and (out is None or out.suffix.lower() == ".json"):
+        raise UserError(
+            "--layer and --head choose what a picture or a CSV shows; give --out FILE.png, .svg or .csv"
+        )
     subject = open_subject(args.run)
     subject.check_head(args.layer, args.head)
     text = read_text(args)
@@ -87,7 +93,8 @@ def run(args: argparse.Namespace) -> int:
     ranking = view.find(args.query, args.key, args.occurrence) if args.query is not None else None
     note_letters(subject, text, args.lang)
     if out:
-        write(out, view, args, dropped)
+        asked = (ranking[0]["query"], ranking[0]["keys"]) if ranking else None
+        write(out, view, args, dropped, asked)
     if args.json:
         print(json.dumps(record(view, dropped, ranking, maps=False), ensure_ascii=False, allow_nan=False))
     else:
@@ -99,7 +106,8 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def write(out: Path, view: View, args: argparse.Namespace, dropped: int) -> None:
+def write(out: Path, view: View, args: argparse.Namespace, dropped: int, asked: Asked) -> None:
+    """The file of --out, by its ending."""
     kind = out.suffix.lower()
     if kind == ".json":
         text = json.dumps(record(view, dropped, None, maps=True), ensure_ascii=False, allow_nan=False)
@@ -107,9 +115,11 @@ def write(out: Path, view: View, args: argparse.Namespace, dropped: int) -> None
     elif kind == ".csv":
         write_out(out, table(view, args.layer, args.head))
     else:
-        whole = args.layer is None
-        draw = sheet(view, args.lang) if whole else one_head(view, args.layer - 1, args.head - 1, args.lang)
-        write_out(out, picture(draw, kind[1:]))
+        if args.layer is None:
+            figure = sheet(view, args.lang, asked)
+        else:
+            figure = one_head(view, args.layer - 1, args.head - 1, args.lang, asked)
+        write_out(out, picture(figure, kind[1:]))
 
 
 def summary(view: View, dropped: int, lang: str) -> str:
@@ -162,7 +172,7 @@ def table(view: View, layer: int | None, head: int | None) -> str:
 # ---- pictures ----------------------------------------------------------------------------------------------
 
 
-def sheet(view: View, lang: str) -> Any:
+def sheet(view: View, lang: str, asked: Asked = None) -> Any:
     """A figure with one small map a head: layers downwards, heads to the right; a short text's tokens at its edges."""
     from matplotlib.figure import Figure
 
@@ -174,7 +184,8 @@ def sheet(view: View, lang: str) -> Any:
     ticks, size = range(len(names)), min(6.0, 90 / max(1, len(names)))
     for la, he in np.ndindex(n_layer, n_head):
         axes: Any = grid[la, he]
-        axes.imshow(closed(view.maps[la, he]), **shading())
+        image = axes.imshow(closed(view.maps[la, he]), **shading())
+        mark(axes, asked)
         axes.set(xticks=[], yticks=[])
         axes.tick_params(length=0, pad=1)
         axes.set_facecolor("#dfe3e8")
@@ -185,12 +196,17 @@ def sheet(view: View, lang: str) -> Any:
         if he == 0:
             axes.set_yticks(ticks, names, fontsize=size)
             axes.set_ylabel(f"{words['layer']} {la + 1}", fontsize=7)
-    width = int(18 * (1.25 * n_head + 0.8))
+    bar = figure.colorbar(image, ax=grid, shrink=0.4, aspect=40)
+    bar.set_label(words["weight"], fontsize=8)
+    bar.ax.tick_params(labelsize=7)
+    figure.supxlabel(words["keys"], fontsize=8)
+    figure.supylabel(words["queries"], fontsize=8)
+    width = int(16 * (1.25 * n_head + 0.8))
     figure.suptitle(textwrap.fill(caption(view, lang), width), fontsize=7)
     return figure
 
 
-def one_head(view: View, layer: int, head: int, lang: str) -> Any:
+def one_head(view: View, layer: int, head: int, lang: str, asked: Asked = None) -> Any:
     """A figure of one head, large, with its tokens and, up to 24 tokens, its numbers."""
     from matplotlib.figure import Figure
 
@@ -199,22 +215,34 @@ def one_head(view: View, layer: int, head: int, lang: str) -> Any:
     figure = Figure(figsize=(size, size), dpi=150, layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(closed(view.maps[layer, head]), **shading())
+    mark(axes, asked)
     axes.set_facecolor("#dfe3e8")
     names = labels(view)
     step = max(1, length // 64)
     axes.set_xticks(range(0, length, step), names[::step], rotation=90, fontsize=7)
     axes.set_yticks(range(0, length, step), names[::step], fontsize=7)
     words = section(lang, "map")
-    axes.set(xlabel=words["looks_at"], ylabel=words["query"])
+    axes.set(xlabel=words["keys"], ylabel=words["queries"])
     below = textwrap.fill(caption(view, lang), int(10 * size))
     axes.set_title(f"{words['layer']} {layer + 1}, {words['head']} {head + 1}\n{below}", fontsize=8)
-    figure.colorbar(image, ax=axes, shrink=0.6)
+    figure.colorbar(image, ax=axes, shrink=0.6, label=words["weight"])
     for t, j in np.ndindex(length, length) if length <= 24 else ():
         weight = view.maps[layer, head, t, j]
         if j <= t and weight >= 0.005:
             dark = "white" if weight > 0.6 else "black"
             axes.text(j, t, f"{weight:.2f}".lstrip("0"), ha="center", va="center", fontsize=5.5, color=dark)
     return figure
+
+
+def mark(axes: Any, asked: Asked) -> None:
+    """Frame the row of the asked query and the columns of its keys."""
+    from matplotlib.patches import Rectangle
+
+    if asked:
+        at, keys = asked
+        frames = [(-0.5, at - 0.5, at + 1, 1), *((key - 0.5, key - 0.5, 1, at - key + 1) for key in keys)]
+        for x, y, width, height in frames:
+            axes.add_patch(Rectangle((x, y), width, height, fill=False, edgecolor=MARK, linewidth=0.7))
 
 
 def closed(weights: np.ndarray) -> np.ndarray:

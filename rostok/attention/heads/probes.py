@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rostok import __version__
-from rostok.attention.heads.scores import number
+from rostok.attention.heads.scores import number, seed
 from rostok.attention.languages import add_language_argument
 from rostok.attention.reference import Array
 from rostok.files import write_out
@@ -19,7 +19,7 @@ from rostok.measuring.intervals import mean_interval
 def add_common_arguments(parser: argparse.ArgumentParser) -> None:
     """The words of both commands."""
     add = parser.add_argument
-    add("--seed", type=int, default=0, help="of random names, stories and heads (0)")
+    add("--seed", type=seed, default=0, help="of random names, stories and heads (0)")
     add("--out", metavar="FILE", help="also write the JSON there")
     add("--force", action="store_true", help="overwrite an existing file")
     add("--json", action="store_true", help="print JSON instead of text")

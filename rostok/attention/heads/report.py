@@ -38,6 +38,7 @@ from rostok.attention.heads.scores import (
     probes_for,
     repeated,
     rest_of_start,
+    seed,
     shifts_for,
     summarize,
     text_scores,
@@ -74,7 +75,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--ablate-texts",
         type=int,
-        default=8,
         metavar="N",
         help="texts for that; one forward pass a head and text (8)",
     )
@@ -104,7 +104,9 @@ def add_texts_arguments(parser: argparse.ArgumentParser) -> None:
         "--texts", metavar="FILE", help="or a text file, texts divided by <|endoftext|> lines"
     )
     parser.add_argument("--texts-count", type=int, default=32, metavar="N", help="how many texts (32)")
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of texts and of random tokens (0)")
+    parser.add_argument(
+        "--seed", type=seed, default=0, help="of the choice of texts and of random tokens (0)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -113,12 +115,14 @@ def run(args: argparse.Namespace) -> int:
     for name in ("texts_count", "ablate_texts", "icl"):
         if (value := getattr(args, name)) is not None and value < 1:
             raise UserError(f"--{name.replace('_', '-')} must be at least 1. Got {value}")
+    if args.ablate_texts is not None and not (args.ablate or args.group):
+        raise UserError("--ablate-texts is for --ablate and --group; give one of them too")
     subject = open_subject(args.run)
     texts = held_out(subject, args)
     card = report(subject, texts, args.seed)
     if args.ablate or args.group:
         add_ablation(
-            card, subject, texts.ids[: args.ablate_texts], args.ablate or "zero", args.group, args.seed
+            card, subject, texts.ids[: args.ablate_texts or 8], args.ablate or "zero", args.group, args.seed
         )
     if args.icl:
         card["icl"] = context_score(subject, texts.all, args.icl)
@@ -210,9 +214,9 @@ class Measured:
             self.even.setdefault(name, []).append(value)
 
 
-def report(subject: Subject, texts: Texts, seed: int = 0) -> dict[str, Any]:
+def report(subject: Subject, texts: Texts, chosen: int = 0) -> dict[str, Any]:
     """The report card: one record a head, with what was measured on which texts. Raises UserError for NaN weights."""
-    start_id, rng = subject.tokenizer.start_id, np.random.default_rng(seed)
+    start_id, rng = subject.tokenizer.start_id, np.random.default_rng(chosen)
     measured, examples = Measured(), {}
     for which, ids in enumerate(tqdm(texts.ids, desc="texts", unit="text", disable=None, leave=False)):
         view = look(subject, ids)
@@ -228,7 +232,7 @@ def report(subject: Subject, texts: Texts, seed: int = 0) -> dict[str, Any]:
     return {
         "format": "rostok-heads", "version": 1, "created_with": __version__,
         "model": {"name": subject.name, **dict(subject.config)},
-        "texts": {"source": texts.source, "n": len(texts.ids), "tokens": sum(map(len, texts.ids)), "seed": seed},
+        "texts": {"source": texts.source, "n": len(texts.ids), "tokens": sum(map(len, texts.ids)), "seed": chosen},
         "probes": {"random": random.names, "story": story.names if story else []},
         "checks": {"max_error": measured.error, "verified": verified(measured.error, "en")},
         "heads": heads,

@@ -11,6 +11,7 @@ nothing, so everything here works on `uniform` maps too. Leading axes of maps ar
 A score that a text does not have (no token came twice) is NaN inside, and "–" or null in what people see.
 """
 
+import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -322,3 +323,10 @@ def summarize(values: Sequence[Array]) -> tuple[Array, Array, Array]:
 def number(x: Any) -> float | None:
     """A number for JSON, six significant digits; None for NaN."""
     return None if x is None or np.isnan(x) else float(f"{float(x):.6g}")
+
+
+def seed(word: str) -> int:
+    """A --seed: a whole number of at least 0, or argparse's one line."""
+    if not word.isdecimal():
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 0. Got {word!r}")
+    return int(word)
