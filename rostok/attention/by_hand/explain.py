@@ -26,7 +26,7 @@ from rostok.attention.by_hand.report import (
     unit_text,
     value_text,
 )
-from rostok.attention.languages import add_language_argument, in_all
+from rostok.attention.languages import add_language_argument, in_all, section
 from rostok.attention.pictures import picture
 from rostok.attention.reference import Array
 from rostok.errors import UserError, nearest, verb
@@ -205,12 +205,15 @@ def table_json(name: str, table: Table) -> str:
 
 def list_text(lang: str) -> str:
     """All examples and experiments, one a line."""
+    marks, titles = section(lang, "marks"), section(lang, "experiments")
     lines = [say("examples", lang)]
-    lines += [f"  {e.handle:<22}{e.status:<6} {e.title[lang]}{alias_text(e)}" for e in EXAMPLES.values()]
+    lines += [
+        f"  {e.handle:<22}{marks[e.status]:<12} {e.title[lang]}{alias_text(e)}" for e in EXAMPLES.values()
+    ]
     lines += ["", say("experiments", lang)]
     for name in EXPERIMENTS:
         handles = ", ".join(alias for alias, target in ALIASES.items() if target == name)
-        lines.append(f"  {name}" + (f" ({handles})" if handles else ""))
+        lines.append(f"  {name:<22}{titles[name]['title']}" + (f" ({handles})" if handles else ""))
     return "\n".join([*lines, "", say("how", lang, "S0-14")])
 
 
