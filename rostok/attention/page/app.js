@@ -1,5 +1,5 @@
-// Start: words, state from the address, one drawing function a widget.
-import { clamp, whole } from "./core.js";
+// Start: words, state from the address, one drawing function a widget, and what is drawn again when the state changes.
+import { clamp } from "./core.js";
 import {
   $,
   el,
@@ -15,117 +15,104 @@ import {
   translatePage,
   watch,
 } from "./ui.js";
-import { docOf, docs, ready, runs, runTitle, texts, textTitle } from "./documents.js";
-import { drawViewer, finishViewer, updateViewer, viewerControls } from "./viewer.js";
-import { drawHeads, markHead } from "./heads.js";
+import { collect, docOf, ready, runs, runTitle, textTitle, viewOf } from "./documents.js";
+import { live } from "./live.js";
+import { drawViewer, finishViewer, panels, updateViewer, viewerControls } from "./viewer.js";
+import { drawHeads, markHead, paintThumbs } from "./heads.js";
 import { drawSteps } from "./steps.js";
+import { drawChange } from "./change.js";
+import { drawWay } from "./way.js";
+import { drawWrite, showText, stopWriting } from "./write.js";
 import { drawPlane } from "./plane.js";
 import { drawMask } from "./mask.js";
 import { drawWindow } from "./window.js";
 import { drawScale } from "./scale.js";
 import { drawCards } from "./cards.js";
+import { drawFocus } from "./focus.js";
 import { pressed } from "./keys.js";
+import { restore } from "./address.js";
 
-const SECTIONS = ["viewer", "heads", "steps", "plane", "scale", "mask", "window", "quiz"];
+const SECTIONS = ["viewer", "heads", "way", "steps", "plane", "scale", "mask", "window", "quiz"];
 const HELP = ["arrows", "updown", "brackets", "digits", "ends", "enter", "escape", "t", "e", "c", "l", "help"];
-
-function restore(from) {
-  // the address -> a state in which everything is in range
-  const ex = texts().includes(from.ex) ? from.ex : docs[0].text.name,
-    doc = docOf(ex, from.run),
-    v = doc.view;
-  const second = docOf(ex, from.run2),
-    m = second.model;
-  Object.assign(state, {
-    lang: ["en", "ru"].includes(from.lang)
-      ? from.lang
-      : (navigator.language || "en").toLowerCase().startsWith("ru")
-        ? "ru"
-        : "en",
-    theme: ["light", "dark"].includes(from.theme) ? from.theme : undefined,
-    ex,
-    run: doc.model.name,
-    run2:
-      runs(ex).length > 1
-        ? runs(ex).includes(from.run2)
-          ? from.run2
-          : runs(ex).find((r) => r !== doc.model.name)
-        : undefined,
-    l: whole(from.l, 1, doc.model.n_layer, v.layer + 1) - 1,
-    h: whole(from.h, 1, doc.model.n_head, v.head + 1) - 1,
-    t: whole(from.t, 0, doc.text.T - 1, v.token),
-    cmp: from.cmp === "1" ? 1 : undefined,
-    l2: whole(from.l2, 1, m.n_layer, 1) - 1,
-    h2: whole(from.h2, 1, m.n_head, 1) - 1,
-    under: ["weight", "p", "rank", "loss", "seen"].includes(from.under) ? from.under : "weight",
-    sort: ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"].includes(from.sort)
-      ? from.sort
-      : "layer",
-    pin: from.pin === "0" ? 0 : undefined,
-    sharp: clamp(Number(from.sharp ?? 1) || 0, 0, 5),
-    norm: from.norm === "1" ? 1 : undefined,
-    d: Number(from.d) || 64,
-    T: whole(from.T, 2, 512, 512),
-    W: whole(from.W, 1, 512, 8),
-    wt: from.wt === undefined ? undefined : whole(from.wt, 0, 46, undefined),
-  });
-}
 
 function facts() {
   const doc = docOf(state.ex, state.run),
     m = doc.model,
-    s = doc.losses,
     fact = (k, v) => el("div", {}, el("dt", { text: t(k) }), el("dd", {}, el("bdi", { text: v })));
-  const known = s ? s.nll.filter((x) => x !== null) : [],
-    loss = known.length ? known.reduce((a, b) => a + b, 0) / known.length : null;
+  const known = (doc.losses?.nll ?? []).filter((x) => x !== null),
+    loss = known.reduce((a, b) => a + b, 0) / known.length;
+  const heads = m.n_layer
+    ? t("fact.heads.value", { l: m.n_layer, h: m.n_head, n: m.n_layer * m.n_head })
+    : t("fact.window.value", { w: m.window });
   redraw(
     $("#facts"),
     fact("fact.model", runTitle(m.name)),
-    fact("fact.heads", t("fact.heads.value", { l: m.n_layer, h: m.n_head, n: m.n_layer * m.n_head })),
+    fact("fact.heads", heads),
     m.parameters ? fact("fact.parameters", num(m.parameters, 0)) : null,
     fact("fact.text", textTitle(state.ex)),
     fact("fact.tokens", num(doc.text.T, 0)),
-    loss !== null ? fact("fact.loss", t("nats", { x: num(loss, 2) })) : null,
+    known.length ? fact("fact.loss", t("nats", { x: num(loss, 2) })) : null,
+    doc.text.dropped ? fact("fact.dropped", t("fact.dropped.value", { n: num(doc.text.dropped, 0) })) : null,
   );
   $("#demo-note").hidden = m.kind !== "rule";
+  notes(doc);
+}
+function notes(doc) {
+  // where the tokenizer spells the text letter by letter, the page says so
+  const words =
+      doc.text.pieces
+        .slice(1)
+        .join("")
+        .match(/[\p{L}\p{N}]+/gu)?.length ?? 0,
+    partial = (doc.text.partial ?? []).filter(Boolean).length;
+  const many = doc.text.pieces.length > 8 && (partial > doc.text.T / 4 || doc.text.T / Math.max(1, words) > 4);
+  $("#spelling").hidden = !many;
+  if (many)
+    $("#spelling").textContent = t("spelling.note", {
+      n: num(doc.text.T, 0),
+      part: num((100 * partial) / doc.text.T, 0),
+    });
+}
+function goTo(id) {
+  const h = $(`#${id}-h`);
+  if (!h) return;
+  h.tabIndex = -1;
+  h.focus({ preventScroll: true });
+  $(`#${id}`).scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth" });
+}
+function navLink(id) {
+  const go = (e) => {
+    e.preventDefault(); // the part after # keeps the state, so the page scrolls by itself
+    set({ sec: id });
+    goTo(id);
+  };
+  return el("a", { href: `#${id}`, text: t(`nav.${id}`), onclick: go });
 }
 function chrome() {
   translatePage();
   for (const b of document.querySelectorAll("#langs button"))
     b.setAttribute("aria-pressed", String(b.dataset.lang === state.lang));
-  redraw(
-    $("#nav"),
-    ...SECTIONS.map((id) =>
-      el("a", {
-        href: `#${id}`,
-        text: t(`nav.${id}`),
-        onclick: (e) => {
-          e.preventDefault(); // the part after # keeps the state, so the page scrolls by itself
-          const h = $(`#${id}-h`);
-          h.tabIndex = -1;
-          h.focus({ preventScroll: true });
-          $(`#${id}`).scrollIntoView({
-            behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth",
-          });
-        },
-      }),
-    ),
-  );
+  redraw($("#nav"), ...SECTIONS.filter((id) => id !== "way" || live.on).map(navLink));
   redraw(
     $("#keys-list"),
     ...HELP.flatMap((k) => [el("dt", {}, el("kbd", { text: t(`key.${k}`) })), el("dd", { text: t(`key.${k}.what`) })]),
   );
+  document.documentElement.dataset.big = state.big ?? "";
+  $("#big").setAttribute("aria-pressed", String(state.big === 1));
+  $("#keys-on").checked = state.keys !== 0;
 }
+const isDark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
 function theme() {
   const root = document.documentElement;
   if (state.theme) root.dataset.theme = state.theme;
   else delete root.dataset.theme;
-  const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-  $("#theme").textContent = dark ? "☀" : "☾";
+  $("#theme").textContent = isDark() ? "☀" : "☾";
   readColours();
 }
 function below() {
   drawHeads();
+  drawChange();
+  drawWay();
   drawSteps();
 }
 function still() {
@@ -136,14 +123,17 @@ function still() {
   setTimeout(drawScale, 0);
 }
 
-let turn = 0;
+// ---- another text, run or number of panels: decode or compute, then draw
+let turn = 0,
+  busy = false,
+  again = false;
+const wanted = () => [docOf(state.ex, state.run), ...(state.cmp === 1 ? [docOf(state.ex, state.run2)] : [])];
 async function load() {
-  // another text, run or number of panels: decode, then draw
-  const mine = ++turn,
-    wanted = [docOf(state.ex, state.run), ...(state.cmp === 1 ? [docOf(state.ex, state.run2)] : [])];
+  const mine = ++turn;
   $("#loading").hidden = false;
   try {
-    await Promise.all(wanted.map(ready));
+    await live.opened;
+    await Promise.all(wanted().map(ready));
   } catch (e) {
     $("#loading").textContent = t(typeof DecompressionStream === "undefined" ? "old.browser" : "broken");
     console.error(e);
@@ -151,45 +141,84 @@ async function load() {
   }
   if (mine !== turn) return;
   $("#loading").hidden = true;
-  facts();
-  drawViewer();
+  showNew();
   document.documentElement.dataset.ready = "1";
   setTimeout(() => {
     if (mine === turn) below();
   }, 0);
 }
+function showNew() {
+  state.t = clamp(state.t, 0, docOf(state.ex, state.run).text.T - 1);
+  facts();
+  drawViewer();
+  drawFocus();
+}
+async function follow() {
+  // a key press: the newest text is read as soon as the one before it is shown
+  again = busy;
+  if (busy) return;
+  busy = true;
+  try {
+    await Promise.all(wanted().map(ready));
+    showNew();
+    paintThumbs();
+  } finally {
+    busy = false;
+  }
+  document.documentElement.dataset.read = String(Number(document.documentElement.dataset.read ?? 0) + 1);
+  if (again) return follow();
+  soon();
+  soon = later(below);
+}
 
 let soon = () => {};
-watch((patch) => {
-  const has = (...names) => names.some((n) => n in patch);
-  if (has("lang", "theme")) {
-    theme();
-    chrome();
-    load();
-    still();
-    return;
-  }
-  if (has("ex")) {
-    const doc = docOf(state.ex, state.run),
-      v = doc.view;
-    Object.assign(state, { run: doc.model.name, t: v.token, l: v.layer, h: v.head });
-    if (!runs().includes(state.run2)) state.run2 = runs().find((r) => r !== state.run);
-  }
+function newText() {
+  // an example was chosen: its own view
+  stopWriting();
+  const doc = docOf(state.ex, state.run),
+    v = viewOf(doc);
+  Object.assign(state, {
+    run: doc.model.name,
+    t: v.token,
+    l: v.layer,
+    h: v.head,
+    text: state.ex === "own" ? state.text : undefined,
+  });
+  if (!runs().includes(state.run2)) state.run2 = runs().find((r) => r !== state.run);
+  showText();
+}
+function changed(patch, has) {
+  if (has("text", "off", "mlp", "cut")) return follow();
+  if (has("ex")) newText();
   if (has("ex", "run", "run2", "cmp")) {
     if (has("cmp") && state.cmp === 1 && !has("run2")) beside();
-    load();
-    return;
+    return load();
   }
   if (has("l", "h", "l2", "h2", "t", "under")) {
     if (has("under")) viewerControls();
     updateViewer();
     markHead();
+    drawFocus();
     soon(); // tokens out of sight and the step cards follow after the click is painted
     soon = later(() => {
       finishViewer();
+      drawChange();
+      drawWay();
       drawSteps();
     });
   }
+}
+watch((patch) => {
+  const has = (...names) => names.some((n) => n in patch);
+  if (has("lang", "theme", "big")) {
+    theme();
+    chrome();
+    drawWrite();
+    load();
+    still();
+    return;
+  }
+  changed(patch, has);
   if (has("sort")) drawHeads();
   if (has("sharp", "norm")) drawPlane();
   if (has("d")) drawScale();
@@ -203,60 +232,63 @@ function beside() {
   if (state.l2 === state.l && state.h2 === state.h) state.h2 = (state.h + 1) % model.n_head;
 }
 
-function boot() {
-  setStrings(JSON.parse($("#strings").textContent));
-  for (const node of document.querySelectorAll("script.document")) {
-    docs.push(JSON.parse(node.textContent));
-    node.remove();
-  }
-  restore(fromAddress());
-  theme();
-  chrome();
-  facts();
-  load();
-  still();
+// ---- what is listened to once
+function buttons() {
   for (const b of document.querySelectorAll("#langs button"))
     b.addEventListener("click", () => set({ lang: b.dataset.lang }));
-  $("#theme").addEventListener("click", () => {
-    const dark = state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    set({ theme: dark ? "light" : "dark" });
-  });
+  $("#theme").addEventListener("click", () => set({ theme: isDark() ? "light" : "dark" }));
+  $("#big").addEventListener("click", () => set({ big: state.big === 1 ? undefined : 1 }));
   $("#help").addEventListener("click", () => $("#keys").showModal());
   $("#keys-close").addEventListener("click", () => $("#keys").close());
+  $("#keys-on").addEventListener("change", (e) => set({ keys: e.target.checked ? undefined : 0 }));
   $("#skip").addEventListener("click", (e) => {
     e.preventDefault();
     $("#main").focus();
   });
-  addEventListener("keydown", pressed);
-  addEventListener("hashchange", () => {
-    const from = fromAddress();
-    if (Object.keys(from).length) {
-      restore(from);
-      theme();
-      chrome();
-      load();
-      still();
-    }
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => {
-    theme();
-    load();
-    still();
-  });
-  // Paper is white: print in the light colours whatever the screen shows.
+}
+function drawAll() {
+  theme();
+  chrome();
+  drawWrite();
+  load();
+  still();
+}
+function print() {
+  // paper is white: print in the light colours whatever the screen shows
   let screen = null;
+  const draw = () => {
+    theme();
+    drawViewer();
+    paintThumbs();
+  };
   addEventListener("beforeprint", () => {
     screen = state.theme ?? "";
     state.theme = "light";
-    theme();
-    drawViewer();
-    drawHeads();
+    draw();
   });
   addEventListener("afterprint", () => {
     state.theme = screen || undefined;
-    theme();
-    drawViewer();
-    drawHeads();
+    draw();
   });
+}
+function boot() {
+  setStrings(JSON.parse($("#strings").textContent));
+  const from = fromAddress();
+  state.plain = from.plain;
+  collect();
+  restore(from);
+  facts();
+  drawAll();
+  buttons();
+  print();
+  if (state.sec) later(() => goTo(state.sec));
+  addEventListener("keydown", pressed);
+  addEventListener("hashchange", () => {
+    const now = fromAddress();
+    if (!Object.keys(now).length) return;
+    restore(now);
+    drawAll();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => set({ theme: state.theme }));
 }
 boot();

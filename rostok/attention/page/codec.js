@@ -94,6 +94,25 @@ export class Weights {
   }
 }
 
+// The same of weights that were computed in the page: nothing is coded, every number is the run's own.
+export class Maps {
+  constructor(numbers, L, H, T) {
+    Object.assign(this, { numbers, L, H, T, size: (T * (T + 1)) / 2 });
+    this.tiles = Uint8Array.from(numbers, (w) => Math.round(255 * Math.sqrt(w)));
+  }
+  offset(l, h) {
+    return (l * this.H + h) * this.size;
+  }
+  row(l, h, t) {
+    const at = this.offset(l, h) + (t * (t + 1)) / 2;
+    return this.L ? Float64Array.from(this.numbers.subarray(at, at + t + 1)) : new Float64Array(t + 1);
+  }
+  top(l, h, t, k = 8) {
+    const list = Array.from(this.L ? this.row(l, h, t) : [], (w, j) => [j, w]);
+    return list.sort((a, b) => b[1] - a[1] || b[0] - a[0]).slice(0, k);
+  }
+}
+
 // q, k, v of the heads that the page carries: [{layer, head, q, k, v, ...}], rows of d_head numbers.
 export async function readSteps(block, T, E) {
   if (!block) return [];

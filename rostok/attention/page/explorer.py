@@ -24,6 +24,7 @@ import html
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +33,28 @@ import numpy as np
 from rostok import __version__
 from rostok.attention.by_hand.examples import examples_json
 from rostok.attention.heads import scores
-from rostok.attention.heads.capture import Spelling, aim, open_subject, spelling
+from rostok.attention.heads.capture import Spelling, Subject, aim, open_subject, spelling
 from rostok.attention.heads.maps import read_text
-from rostok.attention.page import codec
+from rostok.attention.page import codec, live
 from rostok.attention.reference import forward, rms_norm, rope, softmax
 from rostok.errors import UserError
 from rostok.files import check_out, write_out
 
 FORMAT, VERSION = "rostok-attention", 1
-SCRIPTS = ["core", "codec", "ui", "documents", "figure", "viewer", "heads", "steps", "plane", "mask", "window", "scale",
-           "cards", "keys", "app"]  # fmt: skip
+SCRIPTS = ["core", "codec", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change", "heads",
+           "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address", "app"]  # fmt: skip
+WORKER = [
+    "core",
+    "codec",
+    "tokenizer",
+    "products",
+    "forward",
+    "windowmlp",
+    "weights",
+    "measure",
+    "sampling",
+    "worker",
+]
 LANGUAGES = ["en", "ru"]  # strings/LANGUAGE.json
 CARDS = ["S3-12", "S2-02", "S2-03", "S0-11", "S0-14", "S3-26"]  # of rostok.attention.by_hand.examples
 ASSETS = Path(__file__).parent
@@ -134,10 +147,11 @@ def document(
 def _model(
     run: str, kind: str, weights: Mapping[str, np.ndarray], config: Mapping[str, Any]
 ) -> dict[str, Any]:
-    names = ["n_layer", "n_head", "n_kv_head", "d_model", "context", "vocab_size", "rope_theta"]
+    names = ["n_kv_head", "d_model", "context", "vocab_size", "rope_theta", "window"]
     parameters = sum(int(np.size(w)) for w in weights.values())
-    shown = {name: config.get(name) for name in names}
-    d_head = int(config["d_model"]) // int(config["n_head"])
+    shown = {name: config.get(name, 0) for name in ("n_layer", "n_head")}  # a window MLP has neither
+    shown |= {name: config.get(name) for name in names}
+    d_head = int(config["d_model"]) // int(config["n_head"]) if shown["n_head"] else None
     return {
         "name": run,
         "kind": kind,
@@ -172,17 +186,15 @@ def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Spelling) -> dict[
     for t in range(1, len(ids)):
         p = softmax(logits[t - 1].astype(np.float64))
         own = p[ids[t]]
-        best = np.argpartition(-p, 2)[:3]
-        best = best[np.argsort(-p[best], kind="stable")].tolist()
         kind = "pair" if (ids[t - 1], ids[t]) in pairs else "seen" if ids[t] in seen else "new"
         out["nll"].append(_short(-np.log(max(own, 1e-300))))
         out["p"].append(_short(own))
         out["rank"].append(int((p > own).sum()) + 1)
         out["class"].append(kind)
-        names = ["◆" if i == tokenizer.start_id else _piece(tokenizer.token_bytes(i))[0] for i in best]
-        out["top"].append([[name, _short(float(p[i]))] for name, i in zip(names, best, strict=True)])
+        out["top"].append(_likeliest(p, tokenizer))
         seen.add(ids[t])
         pairs.add((ids[t - 1], ids[t]))
+    out["after"] = _likeliest(softmax(logits[-1].astype(np.float64)), tokenizer)
     out["summary"] = {}
     for kind in ("new", "seen", "pair"):
         at = [t for t, c in enumerate(out["class"]) if c == kind]
@@ -191,6 +203,13 @@ def losses(logits: np.ndarray, ids: Sequence[int], tokenizer: Spelling) -> dict[
         }
         out["summary"][kind] = {"n": len(at), "loss": mean["nll"], "p": mean["p"]}
     return out
+
+
+def _likeliest(p: np.ndarray, tokenizer: Spelling, k: int = 5) -> list[list[Any]]:
+    """The k likeliest tokens of one distribution: [[piece, probability], ...]."""
+    best = np.argsort(-p, kind="stable")[:k].tolist()
+    names = ["◆" if i == tokenizer.start_id else _piece(tokenizer.token_bytes(i))[0] for i in best]
+    return [[name, _short(float(p[i]))] for name, i in zip(names, best, strict=True)]
 
 
 def _qkv(
@@ -393,13 +412,19 @@ def _drawn(ids: np.ndarray) -> list[np.ndarray]:
 # ---- the page ------------------------------------------------------------------------------------------------
 
 
-def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
-    """Documents -> the whole HTML text. The first document is the one that is shown first."""
-    if not documents:
+def page(
+    documents: Sequence[Mapping[str, Any]], title: str = "Rostok", runs: Mapping[str, Any] | None = None
+) -> str:
+    """Documents -> the whole HTML text. The first document is the one that is shown first.
+
+    With `runs` (run_live()) the page carries the runs themselves and computes its documents.
+    """
+    if not documents and runs is None:
         raise UserError("a page needs at least one text; give --text, --file or --demo")
     loader = _squeeze((ASSETS / "loader.js").read_text("utf-8"))
     style = _tighten((ASSETS / "page.css").read_text("utf-8"))
     data = [f'<script type="application/json" class="document">{_json(doc)}</script>' for doc in documents]
+    data += _live_parts(runs) if runs else []
     packed = [  # the script last: it reads the others
         _packed("application/json", "strings", _json(strings())),
         _packed("application/json", "examples", _json(_examples())),
@@ -408,8 +433,9 @@ def page(documents: Sequence[Mapping[str, Any]], title: str = "Rostok") -> str:
     parts = {
         "title": html.escape(title),
         "policy": "; ".join([
-            "default-src 'none'", f"script-src {_hash(loader)} {_hash(code)}", f"style-src {_hash(style)}",
-            "img-src blob: data:", "base-uri 'none'", "form-action 'none'"]),
+            "default-src 'none'", f"script-src {_hash(loader)} {_hash(code)}" + " 'wasm-unsafe-eval'" * bool(runs),
+            f"style-src {_hash(style)}", "img-src blob: data:", *(["worker-src blob:"] if runs else []),
+            "base-uri 'none'", "form-action 'none'"]),
         "style": style,
         "documents": "\n".join(data),
         "packed": "\n".join(packed),
@@ -428,9 +454,21 @@ def _examples() -> list[dict[str, Any]]:
     return [rows[handle] for handle in CARDS]
 
 
-def script() -> str:
-    """All scripts of the page as one."""
-    return "".join(_inline(ASSETS / f"{name}.js") for name in SCRIPTS)
+def _live_parts(contents: Mapping[str, Any]) -> list[str]:
+    """What only a live page holds: the runs without their weights, the weights, the worker and its fast products."""
+    runs = [{name: value for name, value in run.items() if name != "data"} for run in contents["runs"]]
+    products = codec.pack((ASSETS / "products.wasm").read_bytes())
+    return [
+        _packed("application/json", "runs", _json({**contents, "runs": runs})),
+        *(f'<script type="text/plain" class="weights">{run["data"]}</script>' for run in contents["runs"]),
+        _packed("text/plain", "worker", script(WORKER)),
+        f'<script type="text/plain" id="products">{products}</script>',
+    ]
+
+
+def script(names: Sequence[str] = SCRIPTS) -> str:
+    """These scripts as one."""
+    return "".join(_inline(ASSETS / f"{name}.js") for name in names)
 
 
 def strings() -> dict[str, dict[str, str]]:
@@ -479,7 +517,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--demo", action="store_true", help="heads that follow rules; no run needed")
     parser.add_argument("--text", help="the text to look at (default: three built-in stories)")
     parser.add_argument("--file", help="a text file to look at; - reads standard input")
-    parser.add_argument("--compare", metavar="RUN2", help="a second run of the same tokenizer, side by side")
+    parser.add_argument(
+        "--compare",
+        metavar="RUN2",
+        action="append",
+        help="another run of the same tokenizer, side by side; may be given again",
+    )
+    parser.add_argument(
+        "--live", action="store_true", help="a page that holds the run and computes: type a text in it"
+    )
+    parser.add_argument(
+        "--small", action="store_true", help="with --live: weights of 8 bits; says what it costs"
+    )
     parser.add_argument("--query", help="open the page at the last mention of this word ...")
     parser.add_argument("--key", help="... and on the head that looks hardest from it to this word")
     parser.add_argument(
@@ -508,6 +557,10 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("--query and --key go together: from which word, to which word")
     if args.query is not None and args.text is None and args.file is None:
         raise UserError("--query and --key are words of your text; give --text or --file too")
+    if args.small and not args.live:
+        raise UserError("--small is for a live page; give --live too")
+    if args.live:
+        return run_live(args, out)
     documents = demo_documents() if args.demo else run_documents(args)
     if out.suffix.lower() == ".json":
         content = json.dumps(documents, ensure_ascii=False, allow_nan=False).encode()
@@ -519,20 +572,75 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def run_live(args: argparse.Namespace, out: Path) -> int:
+    """`attend.py page --live`: pack the runs, say what was rounded and what it costs, write the page."""
+    if args.demo or args.steps or out.suffix.lower() != ".html":
+        raise UserError("--live wants a run and an --out that ends in .html, without --demo and --steps")
+    runs = open_runs(args, ("gpt", "window-mlp"))
+    texts = {name: (text, look) for name, (text, *look) in _texts(args).items()}
+    ids = {
+        name: [subject.encode(text, "head", True)[0] for subject in runs] for name, (text, _) in texts.items()
+    }
+    packs = [live.pack(subject, "i8" if args.small else "bf16") for subject in runs]
+    for number, (subject, packed) in enumerate(zip(runs, packs, strict=True)):
+        packed["model"] = _model(subject.name, "trained", subject.weights, live.settings(subject))
+        changed = 1.0 if args.small else live.changed_share(subject.weights)
+        if changed:
+            own, coded = live.price(subject, packed, [lists[number] for lists in ids.values()])
+            print(f"{subject.name}: {changed:.0%} of the weights rounded to {'8 bits' if args.small else 'bf16'}; "
+                  f"loss on {len(ids)} texts {own:.4f} -> {coded:.4f} nats a token ({coded - own:+.4f})")  # fmt: skip
+    contents = {
+        "runs": packs,
+        "tokenizer": live.tokenizer_block(runs[0].tokenizer),
+        "texts": {
+            name: {"text": text, "view": live_view(runs, ids[name], look)}
+            for name, (text, look) in texts.items()
+        },
+    }
+    content = page([], runs=contents).encode()
+    write_out(out, content)
+    print(f"{out}: live, runs {len(runs)}, {len(content) / 1e6:.2f} MB")
+    return 0
+
+
+def live_view(
+    runs: Sequence[Subject], ids: Sequence[Sequence[int]], look: Sequence[str | None]
+) -> dict[str, int]:
+    """Where the first run that has attention opens on a text, as `opening` says."""
+    for subject, own in zip(runs, ids, strict=True):
+        if subject.config["kind"] == "gpt":
+            trace: dict[str, np.ndarray] = {}
+            forward(subject.weights, subject.config, own, trace, keep=lambda name: name.endswith("pattern"))
+            words = (str(look[0]), str(look[1])) if look and look[0] is not None else None
+            return opening(np.stack(list(trace.values())), spelling(subject.tokenizer, own), words)
+    return {"layer": 0, "head": 0, "token": len(ids[0]) - 1}
+
+
+def open_runs(args: argparse.Namespace, kinds: Sequence[str] = ("gpt",)) -> list[Subject]:
+    """The runs that the words name, all of one tokenizer and each with a name of its own. Raises UserError."""
+    runs = [open_subject(path, kinds) for path in (args.run, *(args.compare or []))]
+    for subject in runs[1:]:
+        if subject.tokenizer.sha256 != runs[0].tokenizer.sha256:
+            raise UserError(
+                f"{runs[0].name} and {subject.name} have different tokenizers; compare runs of one tokenizer"
+            )
+    names = [subject.name for subject in runs]
+    numbers = [names[:at].count(name) for at, name in enumerate(names)]
+    return [
+        replace(subject, name=f"{subject.name} ({n + 1})" if n else subject.name)
+        for subject, n in zip(runs, numbers, strict=True)
+    ]
+
+
 def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A document for every text and run that the words ask for."""
-    runs = [open_subject(path) for path in (args.run, args.compare) if path]
-    if len({subject.tokenizer.sha256 for subject in runs}) > 1:
-        raise UserError(
-            f"{args.run} and {args.compare} have different tokenizers; compare runs of one tokenizer"
-        )
+    runs = open_runs(args)
     out = []
     for name, (text, *look) in _texts(args).items():
         for number, subject in enumerate(runs):
             ids, dropped = subject.encode(text, args.on_long, args.allow_empty)
-            run = f"{subject.name} (2)" if number and subject.name == runs[0].name else subject.name
             steps = _steps(args.steps, subject.n_layer, subject.n_head) if not number else None
-            doc = document(subject.weights, subject.config, ids, subject.tokenizer, run=run, text=name,
+            doc = document(subject.weights, subject.config, ids, subject.tokenizer, run=subject.name, text=name,
                            look=(look[0], look[1]) if look else None, steps=steps, dropped=dropped)  # fmt: skip
             out.append(doc)
     return out

@@ -1,8 +1,10 @@
 // All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
 import { maxPool } from "./core.js";
 import { $, el, keepFocus, num, percent, picker, rampPixel, redraw, set, state, t } from "./ui.js";
-import { docs, headName, runTitle } from "./documents.js";
+import { live } from "./live.js";
+import { docs, headName, maps, quoted, runTitle } from "./documents.js";
 import { barCell, panels } from "./viewer.js";
+import { isOff, matterNow, toggleHead } from "./change.js";
 
 const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
 const ORDER = ["induction", "previous", "same", "start", "self", "other"];
@@ -26,43 +28,81 @@ function sorted(doc) {
   else if (by !== "layer") list.sort((a, b) => scoreOf(b, by) - scoreOf(a, by));
   return list;
 }
-function tile(doc, l, h) {
-  // an image: 48 canvases would be painted anew with every frame of the page
-  doc.pools ??= new Map();
-  const key = l * doc.model.n_head + h;
-  if (!doc.pools.has(key)) doc.pools.set(key, maxPool(doc.weights.tiles, doc.weights.offset(l, h), doc.text.T, 64));
-  const { n, out } = doc.pools.get(key),
-    canvas = el("canvas", { width: n, height: n });
+// The map of a head on a canvas: the largest weight of every cell, so that a line one token wide survives.
+function paintTile(canvas, doc, l, h, side = 64) {
+  const { n, out } = maxPool(doc.weights.tiles, doc.weights.offset(l, h), doc.text.T, side);
   const image = new ImageData(n, n),
     to = new Uint32Array(image.data.buffer);
   for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) to[q * n + k] = rampPixel(out[q * n + k]);
+  if (canvas.width !== n) canvas.width = canvas.height = n;
   canvas.getContext("2d").putImageData(image, 0, 0);
-  return el("img", { src: canvas.toDataURL(), width: n, height: n, alt: "" });
 }
-function thumb(doc, head) {
-  const { layer: l, head: h } = head,
-    kind = kindOf(head),
+const kindsText = (head) => {
+  const kind = kindOf(head),
     own = kind === "other" ? null : head.scores[kind];
-  const shown = state.sort === "layer" || state.sort === "label" ? own : head.scores?.[state.sort];
-  const label = `${headName(l, h)}: ${t(`kind.${kind}`)}${own ? ` ${num(own.v, 2)}` : ""}`;
+  return { kind, own, words: `${t(`kind.${kind}`)}${own ? ` ${num(own.v, 2)}` : ""}` };
+};
+function thumb(head) {
+  const { layer: l, head: h } = head,
+    canvas = el("canvas", { width: 1, height: 1 });
+  const choose = () => panels.a.pick(l, h),
+    cut = () => live.on && toggleHead(l, h);
+  const look = {
+    type: "button",
+    role: "gridcell",
+    class: "thumb",
+    "data-l": l,
+    "data-h": h,
+    tabindex: "-1",
+    onclick: choose,
+    ondblclick: cut,
+  };
   return el(
     "button",
-    {
-      type: "button",
-      role: "gridcell",
-      class: "thumb",
-      "data-l": l,
-      "data-h": h,
-      tabindex: "-1",
-      "aria-label": label,
-      title: label,
-      onclick: () => panels.a.pick(l, h),
-    },
-    el("span", { class: "thumb-map" }, tile(doc, l, h)),
-    el("span", { class: "thumb-name" }, `${l + 1}.${h + 1}`, el("b", { text: shown ? num(shown.v, 2) : "" })),
-    el("span", { class: `thumb-kind ${kind}`, text: t(`kind.${kind}`) }),
+    look,
+    el("span", { class: "thumb-map" }, canvas),
+    el("span", { class: "thumb-name" }, `${l + 1}.${h + 1}`, el("b")),
+    el("span", { class: "thumb-kind" }),
   );
 }
+// What changes with the text: the map, the kind and its score, what is switched off, how much the head matters.
+function dressThumb(node, doc, head, found) {
+  const { kind, own, words } = kindsText(head),
+    [, name, what] = node.children;
+  const shown = state.sort === "layer" || state.sort === "label" ? own : head.scores?.[state.sort];
+  const at = head.layer * doc.model.n_head + head.head,
+    effect = found?.list[at],
+    off = live.on && isOff(head.layer, head.head);
+  paintTile(node.firstChild.firstChild, doc, head.layer, head.head);
+  name.lastChild.textContent = shown ? num(shown.v, 2) : "";
+  what.className = `thumb-kind ${kind}`;
+  what.textContent = off ? t("change.is.off") : t(`kind.${kind}`);
+  node.classList.toggle("off", off);
+  node.style.setProperty(
+    "--effect",
+    effect === undefined ? 0 : Math.min(1, Math.sqrt(Math.abs(effect) / 2)).toFixed(3),
+  );
+  node.dataset.effect = effect === undefined ? "" : effect > 0 ? "up" : "down";
+  const label = `${head.layer + 1}.${head.head + 1} ${words}${effect === undefined ? "" : `, ${t("matter.thumb", { x: num(effect, 2) })}`}`;
+  node.title = label;
+  node.setAttribute("aria-label", label);
+}
+export function paintThumbs() {
+  const { doc } = panels.a,
+    found = matterNow(),
+    of = new Map(doc.heads.map((head) => [`${head.layer}.${head.head}`, head]));
+  for (const node of document.querySelectorAll(".thumb")) {
+    const key = `${node.dataset.l}.${node.dataset.h}`;
+    dressThumb(
+      node,
+      doc,
+      of.get(key) ?? { layer: Number(node.dataset.l), head: Number(node.dataset.h), label: "other", scores: {} },
+      found,
+    );
+  }
+  markHead();
+}
+live.painted = paintThumbs;
 function arrows(grid, columns) {
   // one stop for Tab; inside, the arrows move on
   grid.addEventListener("keydown", (e) => {
@@ -85,10 +125,12 @@ function arrows(grid, columns) {
     all[to].focus();
   });
 }
+let built = ""; // the order and the model for which the grid stands
 export function drawHeads() {
   const { doc } = panels.a,
     box = $("#heads-controls"),
-    byLayer = state.sort === "layer";
+    byLayer = state.sort === "layer",
+    list = sorted(doc);
   const orders = SORTS.map((k) => [k, t(`sort.${k}`)]);
   keepFocus(box, () =>
     redraw(
@@ -96,26 +138,55 @@ export function drawHeads() {
       picker(t("sort"), orders, state.sort, (sort) => set({ sort })),
     ),
   );
-  const look = {
-    class: `thumbs${byLayer ? " by-layer" : ""}`,
-    role: "grid",
-    "aria-label": t("heads.title"),
-    style: { "--columns": doc.model.n_head },
-  };
-  const list = sorted(doc),
-    columns = byLayer ? doc.model.n_head : 6,
-    grid = el("div", look);
-  for (let r = 0; r < list.length; r += columns) {
-    grid.append(
-      el("div", { class: "thumb-row", role: "row" }, ...list.slice(r, r + columns).map((head) => thumb(doc, head))),
-    );
-  }
-  arrows(grid, columns);
-  keepFocus($("#thumbs"), () => redraw($("#thumbs"), grid));
-  markHead();
+  const now = [state.lang, doc.model.name, state.sort, ...list.map(({ layer, head }) => `${layer}.${head}`)].join();
+  if (now !== built) buildGrid(doc, list, byLayer);
+  built = now;
+  paintThumbs();
   drawSeen();
 }
+function buildGrid(doc, list, byLayer) {
+  const perLayer = doc.model.n_head || 1,
+    columns = byLayer && perLayer > 6 ? perLayer : Math.max(perLayer, Math.floor(12 / perLayer) * perLayer);
+  const look = {
+      class: "thumbs",
+      role: "grid",
+      "aria-label": t("heads.title"),
+      style: { "--columns": Math.min(columns, list.length || 1) },
+    },
+    grid = el("div", look);
+  for (let r = 0; r < list.length; r += columns)
+    grid.append(el("div", { class: "thumb-row", role: "row" }, ...list.slice(r, r + columns).map(thumb)));
+  arrows(grid, columns);
+  keepFocus($("#thumbs"), () =>
+    redraw($("#thumbs"), list.length ? grid : el("p", { class: "small", text: t("heads.none") })),
+  );
+}
+// The chosen head large, beside the thumbnails, with the strongest pairs of the chosen token.
+function drawLarge() {
+  const panel = panels.a,
+    { doc } = panel,
+    box = $("#large");
+  box.hidden = !maps(doc);
+  if (box.hidden) return;
+  const head = doc.heads.find((x) => x.layer === panel.layer && x.head === panel.head) ?? {
+    label: "other",
+    scores: {},
+  };
+  const canvas = box.querySelector("canvas") ?? el("canvas", { class: "map", role: "img" });
+  const tops = panel.tops(4).map(([j, w]) => el("li", {}, el("bdi", { text: quoted(doc, j) }), ` ${num(w, 2)}`));
+  canvas.setAttribute("aria-label", headName(panel.layer, panel.head));
+  paintTile(canvas, doc, panel.layer, panel.head, 512);
+  canvas.onclick = (e) => set({ t: Math.floor((e.offsetY / canvas.clientHeight) * doc.text.T) });
+  redraw(
+    box,
+    el("h3", { text: `${headName(panel.layer, panel.head)}: ${kindsText(head).words}` }),
+    canvas,
+    el("p", { class: "small", text: t("keys.title", { q: quoted(doc, panel.token) }) }),
+    el("ol", { class: "tops" }, ...tops),
+  );
+}
 export function markHead() {
+  drawLarge();
   for (const b of document.querySelectorAll(".thumb")) {
     const now = Number(b.dataset.l) === panels.a.layer && Number(b.dataset.h) === panels.a.head;
     if (b.getAttribute("aria-selected") !== String(now)) b.setAttribute("aria-selected", String(now));

@@ -73,11 +73,11 @@ function handle(i, [x, y], name, node) {
   dot.addEventListener("pointerdown", (e) => {
     e.preventDefault();
     dot.focus({ preventScroll: true });
-    follow(i);
+    dragWithin(i);
   });
   return dot;
 }
-function follow(i) {
+function dragWithin(i) {
   // the picture is drawn again while dragging, so the window listens
   const drag = (m) => {
     const box = $("#plane-svg").getBoundingClientRect();

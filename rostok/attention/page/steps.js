@@ -1,7 +1,8 @@
 // One token, one head, every number from q, k and v to what the head adds to the stream.
 import { headKeys, headSteps, length } from "./core.js";
 import { $, button, el, num, percent, redraw, sv, t } from "./ui.js";
-import { headName, quoted } from "./documents.js";
+import { headName, maps, quoted } from "./documents.js";
+import { liveSteps } from "./live.js";
 import { panels } from "./viewer.js";
 
 // A vector as a row of bars: up is positive, down is negative. Scaled to its own largest number.
@@ -149,13 +150,25 @@ function otherHead(panel, shown) {
   const text = t("steps.other", { head: headName(panel.layer, panel.head), shown });
   return el("div", { class: "callout steps-note" }, el("span", { text }), ...go);
 }
+function headOf({ doc, layer, head }) {
+  // the numbers of the chosen head, or of another that has some; null: asked for
+  if (doc.live) {
+    const asked = liveSteps(doc, layer, head);
+    if (!asked.value) asked.ready.then(drawSteps);
+    return asked.value;
+  }
+  return doc.steps.find((h) => h.layer === layer && h.head === head) ?? doc.steps[0];
+}
 export function drawSteps() {
   const p = panels.a,
     { doc, token } = p,
     body = $("#steps-body");
-  const own = doc.steps.find((h) => h.layer === p.layer && h.head === p.head);
-  if (!doc.steps.length) return redraw(body, el("div", { class: "card empty" }, el("p", { text: t("steps.none") })));
-  const head = own ?? doc.steps[0],
+  $("#steps").hidden = !maps(doc);
+  if ($("#steps").hidden) return;
+  const head = headOf(p);
+  if (!head && doc.live) return;
+  if (!head) return redraw(body, el("div", { class: "card empty" }, el("p", { text: t("steps.none") })));
+  const own = head.layer === p.layer && head.head === p.head,
     name = headName(head.layer, head.head);
   const { d_head: d, rope_theta: theta, norm_eps: eps } = doc.model;
   head.d = d;
@@ -166,7 +179,7 @@ export function drawSteps() {
   const row = doc.weights.row(head.layer, head.head, token),
     root = num(Math.sqrt(d), d === 64 ? 0 : 2);
   const all = { doc, token, head, s, row, tops, best, root, q: quoted(doc, token), k: quoted(doc, best) };
-  return redraw(
+  redraw(
     body,
     own ? null : otherHead(p, name),
     el(

@@ -1,5 +1,5 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
-import { arc, clamp, readout, visible } from "./core.js";
+import { arc, clamp, readout, spaced, visible } from "./core.js";
 import {
   $,
   button,
@@ -23,7 +23,9 @@ import {
   sv,
   t,
 } from "./ui.js";
-import { docOf, headName, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
+import { docOf, headName, maps, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
+import { live } from "./live.js";
+import { drawNext } from "./next.js";
 import { viewFigure } from "./figure.js";
 
 export const barCell = (w) =>
@@ -46,6 +48,7 @@ export class Panel {
     this.mapNote = el("p", { class: "small" });
     this.read = el("div", { class: "readout", id: `readout-${which}` });
     this.facts = el("div", { class: "token-facts", id: `token-${which}` });
+    this.next = el("div", { class: "next", id: `next-${which}` });
     this.keys = el("div", { class: "keys" });
     this.full = el("details", { class: "full" });
     this.root.append(
@@ -53,7 +56,7 @@ export class Panel {
       el(
         "div",
         { class: "look" },
-        el("div", { class: "left" }, this.scroller, this.read, this.keys),
+        el("div", { class: "left" }, this.scroller, this.next, this.read, this.keys),
         el(
           "div",
           { class: "beside" },
@@ -71,10 +74,10 @@ export class Panel {
     return docOf(state.ex, state[`run${this.s}`]);
   }
   get layer() {
-    return clamp(state[`l${this.s}`] ?? 0, 0, this.doc.model.n_layer - 1);
+    return clamp(state[`l${this.s}`] ?? 0, 0, Math.max(0, this.doc.model.n_layer - 1));
   }
   get head() {
-    return clamp(state[`h${this.s}`] ?? 0, 0, this.doc.model.n_head - 1);
+    return clamp(state[`h${this.s}`] ?? 0, 0, Math.max(0, this.doc.model.n_head - 1));
   }
   get mode() {
     return this.doc.losses ? state.under : "weight";
@@ -100,6 +103,7 @@ export class Panel {
     });
     this.strip.addEventListener("pointerover", (e) => {
       const tok = at(e);
+      if (tok) tok.title = this.#about(Number(tok.dataset.t));
       if (tok && state.pin === 0 && Number(tok.dataset.t) !== state.t) set({ t: Number(tok.dataset.t) });
     });
     const cell = (e) => {
@@ -133,6 +137,11 @@ export class Panel {
     }).observe(this.strip);
   }
 
+  #about(j) {
+    // under the mouse: the token's number, and its weight where the chosen token sees it
+    const weight = maps(this.doc) && j <= this.token ? `: ${num(this.now[j], 4)}` : "";
+    return t("token.place", { n: j }) + weight;
+  }
   controls() {
     const m = this.doc.model,
       list = runs(),
@@ -186,38 +195,40 @@ export class Panel {
     );
   }
 
-  // Everything anew: another text, run or language.
+  // Another text, run or language. Tokens at the beginning that are the same stay what they are.
   draw() {
-    const { doc } = this;
+    const { doc } = this,
+      same = [state.lang, doc.model.name].join(),
+      old = this.drawn === same ? this.pieces : [];
+    let keep = 0;
+    while (keep < old.length && old[keep] === doc.text.pieces[keep]) keep++;
+    for (const node of (this.nodes ?? []).splice(keep).flat()) node.remove();
+    const added = doc.shown.slice(keep).map((text, i) => this.#token(text, keep + i));
+    this.nodes = [...(this.nodes ?? []), ...added];
+    this.strip.append(...added.flat());
+    this.toks = this.nodes.map(([tok]) => tok);
+    Object.assign(this, { drawn: same, pieces: doc.text.pieces, last: null, about: null, places: null });
     this.strip.setAttribute("aria-label", t("strip.label"));
     this.strip.dataset.under = this.mode;
-    this.toks = doc.shown.map((text, j) => {
-      const piece = doc.text.pieces[j],
-        tok = el(
-          "span",
-          {
-            class: `tok${spaced(piece) ? " sp" : ""}${doc.text.start[j] ? " start" : ""}`,
-            role: "option",
-            tabindex: "-1",
-            "data-t": j,
-            id: `tok-${this.which}-${j}`,
-            title: t("token.place", { n: j }),
-          },
-          el("bdi", { text, class: text.length > 16 ? "long" : null }),
-          el("i", {}),
-          el("small", {}),
-        );
-      tok.now = {};
-      return tok;
-    });
-    // A line break in the text is a line break in the strip, so that paragraphs stay paragraphs.
-    this.strip.replaceChildren(
-      ...this.toks.flatMap((tok, j) => (doc.text.pieces[j].includes("\n") ? [tok, el("br")] : [tok])),
-    );
+    this.root.classList.toggle("no-maps", !maps(doc));
     this.mapNote.textContent = t("map.hint");
-    this.last = this.about = this.places = null;
     this.paintLegend();
     this.update();
+  }
+  #token(text, j) {
+    // [token] or [token, line break]: a line break in the text is one in the strip
+    const piece = this.doc.text.pieces[j],
+      kind = `tok${spaced(piece) ? " sp" : ""}${this.doc.text.start[j] ? " start" : ""}`;
+    const look = { class: kind, role: "option", tabindex: "-1", "data-t": j, id: `tok-${this.which}-${j}` };
+    const tok = el(
+      "span",
+      look,
+      el("bdi", { text, class: text.length > 16 ? "long" : null }),
+      el("i", {}),
+      el("small", {}),
+    );
+    tok.now = {};
+    return piece.includes("\n") ? [tok, el("br")] : [tok];
   }
   paintLegend() {
     const bar = el("span", { class: "bar-legend" });
@@ -261,6 +272,7 @@ export class Panel {
     this.table(row);
     this.fullTable(row);
     this.tokenFacts();
+    drawNext(this);
     if (held) this.toks[token].focus({ preventScroll: true });
     if (first) this.bring();
     this.arcsSoon();

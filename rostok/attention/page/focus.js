@@ -1,0 +1,37 @@
+// The bar under the header: text, token, layer and head stay in reach in every section.
+import { $, button, el, num, picker, redraw, set, state, t } from "./ui.js";
+import { headName, maps, quoted, textTitle, texts } from "./documents.js";
+import { panels } from "./viewer.js";
+
+export function drawFocus() {
+  const p = panels.a,
+    { doc, token } = p,
+    { n_layer, n_head } = doc.model,
+    held = document.activeElement?.dataset?.key;
+  const step = (by) => () => set({ t: Math.min(doc.text.T - 1, Math.max(0, p.token + by)) });
+  const heads = Array.from({ length: n_layer * n_head }, (_, i) => [Math.floor(i / n_head), i % n_head]);
+  const names = heads.map(([l, h]) => [`${l}.${h}`, headName(l, h)]),
+    pick = (word) => p.pick(...word.split(".").map(Number));
+  const before = button("‹", step(-1), { "data-key": "focus-before", "aria-label": t("focus.before") });
+  const after = button("›", step(1), { "data-key": "focus-after", "aria-label": t("focus.after") });
+  const here = el(
+    "span",
+    { class: "focus-token" },
+    el("bdi", { class: "chip", text: quoted(doc, token) }),
+    ` ${num(token, 0)}`,
+  );
+  redraw(
+    $("#focus"),
+    texts().length > 1
+      ? picker(
+          t("example"),
+          texts().map((x) => [x, textTitle(x)]),
+          state.ex,
+          (ex) => set({ ex }),
+        )
+      : null,
+    el("div", { class: "field" }, el("span", { class: "label", text: t("keys.token") }), before, here, after),
+    maps(doc) ? picker(t("focus.head"), names, `${p.layer}.${p.head}`, pick) : null,
+  );
+  if (held?.startsWith("focus-")) $(`[data-key="${held}"]`)?.focus({ preventScroll: true });
+}

@@ -1,0 +1,252 @@
+// The live model: it runs in a worker, so that the page never waits. The page asks, this file answers:
+//
+//     open      the packed runs, the tokenizer, the WASM of the products -> { products, contexts }
+//     document  a text and what is switched off, for one run -> a document as explorer.py makes it, its maps as numbers
+//     steps     q, k and v of one head                     parts    the way of a guess: lens by layer, part by part
+//     matter    what each head's absence does to a guess   write    the next tokens, one message each
+//
+// A question has a number; its answer carries the same. `stop` ends what is asked for many times over (matter, write).
+import { Bpe } from "./tokenizer.js";
+import { Gpt } from "./forward.js";
+import { WindowMlp } from "./windowmlp.js";
+import { PlainProducts, WasmProducts } from "./products.js";
+import { readWeights } from "./weights.js";
+import { Guesses, HeadScores, guessesOf, lossesOf } from "./measure.js";
+import { draw, drawer, filtered } from "./sampling.js";
+import { unpack } from "./codec.js";
+
+const EMPTY = { heads: new Set(), mlps: new Set(), closed: [] };
+export class LiveRun {
+  // one run: its model clean, edited, and a third for trying every head
+  constructor(config, weights, products, tokenizer, kept) {
+    Object.assign(this, { config, weights, products, tokenizer });
+    this.make = () => new (config.kind === "gpt" ? Gpt : WindowMlp)(config, weights, products);
+    this.clean = { model: kept ?? this.make(), guesses: new Guesses(), scores: new HeadScores() };
+    this.edited = null;
+    this.trial = null;
+  }
+  encode(text) {
+    // { ids, dropped }: what fits the context, the start sign in front
+    const all = [this.tokenizer.start, ...this.tokenizer.encode(text)];
+    return { ids: all.slice(0, this.config.context), dropped: Math.max(0, all.length - this.config.context) };
+  }
+  #compute(side, ids, edit) {
+    const { model, guesses, scores } = side,
+      from = model.run(ids, edit);
+    guesses.update(ids, (t) => model.logits(t), from);
+    const row = (head, t) => model.row(Math.floor(head / model.H), head % model.H, t);
+    scores.update(ids, this.tokenizer.start, model.L * model.H, row, from);
+    return side;
+  }
+  read(ids, edit) {
+    // the side that the page shows, computed
+    const clean = this.#compute(this.clean, ids, EMPTY);
+    this.now = clean.model;
+    if (!edit || !this.changes(edit)) return clean;
+    this.edited ??= { model: this.make(), guesses: new Guesses(), scores: new HeadScores() };
+    this.now = this.edited.model;
+    return this.#compute(this.edited, ids, edit);
+  }
+  changes(edit) {
+    return this.config.kind === "gpt" && (edit.heads.size > 0 || edit.mlps.size > 0 || edit.closed.length > 0);
+  }
+  document(text, edit) {
+    const { ids, dropped } = this.encode(text),
+      { model, guesses, scores } = this.read(ids, edit),
+      { tokenizer } = this;
+    const pieces = ids.map((id) => tokenizer.piece(id)),
+      losses = lossesOf(ids, guesses, (id) => tokenizer.piece(id)[0]);
+    const before =
+      model === this.clean.model ? null : lossesOf(ids, this.clean.guesses, (id) => tokenizer.piece(id)[0]);
+    return {
+      text: {
+        ids,
+        pieces: pieces.map(([p]) => p),
+        partial: pieces.map(([, part]) => part),
+        T: ids.length,
+        start: ids.map((id) => id === tokenizer.start),
+        dropped,
+      },
+      losses,
+      before,
+      heads: scores.records(model.H),
+      even: scores.evenScores(),
+      maps: this.maps(model, ids.length),
+    };
+  }
+  maps(model, T) {
+    // all weights as one triangle a head
+    const size = (T * (T + 1)) / 2,
+      out = new Float32Array(model.L * model.H * size);
+    for (let head = 0; head < model.L * model.H; head++) {
+      out.set(model.pattern.subarray(head * model.triangle, head * model.triangle + size), head * size);
+    }
+    return out;
+  }
+  shown() {
+    // the model that the page looks at: clean, or with its changes
+    return this.now;
+  }
+  steps(l, h) {
+    // q, k and v before the norm, and what W_O makes of them, as readSteps() gives them
+    const model = this.shown(),
+      { C, E, H, G, D, width } = model,
+      T = model.ids.length,
+      g = Math.floor(h / (H / G));
+    const raw = (t, at) =>
+      Float64Array.from(model.raw.subarray((l * C + t) * width + at * E, (l * C + t) * width + (at + 1) * E));
+    const rows = (f) => Array.from({ length: T }, (_, t) => f(t)),
+      size = (x) => Math.sqrt(x.reduce((a, b) => a + b * b, 0));
+    const v = rows((t) => raw(t, H + G + g)),
+      results = rows((t) => model.result(l, h, t));
+    return {
+      layer: l,
+      head: h,
+      q: rows((t) => raw(t, h)),
+      k: rows((t) => raw(t, H + g)),
+      v,
+      q_gain: Array.from(model.weight(l, "attn.q_norm")),
+      k_gain: Array.from(model.weight(l, "attn.k_norm")),
+      vo_norm: v.map((x) => size(this.#through(model, l, h, x, D, E))),
+      result_norm: results.map(size),
+      result_start: results.map((x) => Array.from(x.subarray(0, 6))),
+    };
+  }
+  #through(model, l, h, v, D, E) {
+    const proj = model.weight(l, "attn.proj"),
+      out = new Float32Array(D);
+    for (let i = 0; i < D; i++) for (let e = 0; e < E; e++) out[i] += proj[i * D + h * E + e] * v[e];
+    return out;
+  }
+  parts(t, id, rival) {
+    // the guess after every layer, and what each part adds to one token's logit and its rival's
+    const model = this.shown(),
+      own = guessesOf(model.logits(t)),
+      name = (i) => this.tokenizer.piece(i)[0];
+    const chosen = id ?? own.top[0][0],
+      other = rival ?? own.top.find(([i]) => i !== chosen)[0];
+    const lens = Array.from({ length: model.L + 1 }, (_, layer) => {
+      const logits = model.lens(layer, t),
+        { sum, top } = guessesOf(logits);
+      return { top: top.map(([i, p]) => [name(i), p]), p: Math.exp(logits[chosen] - sum), logit: logits[chosen] };
+    });
+    const real = model.logits(t)[chosen];
+    return {
+      lens,
+      real,
+      chosen: [chosen, name(chosen)],
+      other: [other, name(other)],
+      ...model.contributions(t, chosen, other),
+    };
+  }
+  // The guess at token t with one head more switched off: [logarithm of the probability of id, loss of the text].
+  without(head, t, id) {
+    const base = this.shown();
+    this.trial ??= this.make();
+    const edit = { heads: new Set([...base.edit.heads, head]), mlps: base.edit.mlps, closed: base.edit.closed };
+    this.trial.runFrom(base, Math.floor(head / base.H), edit);
+    this.trial.head(t, t + 1);
+    const logits = this.trial.logits(t);
+    return logits[id] - guessesOf(logits).sum;
+  }
+}
+
+// ---- opening: all memory is reserved before the first number is placed
+async function openRuns({ runs, tokenizer, code }) {
+  const unpacked = await Promise.all(runs.map((run) => unpack(run.data))),
+    sizes = runs.map((run, i) => memoryOf(run, unpacked[i]));
+  let products = new PlainProducts();
+  try {
+    products = await WasmProducts.open(await unpack(code));
+    products.reserve(sizes.reduce((a, b) => a + b, 0));
+  } catch (error) {
+    products = new PlainProducts();
+    products.why = String(error);
+  }
+  const bpe = new Bpe(tokenizer);
+  return {
+    products,
+    runs: runs.map(
+      (run, i) =>
+        new LiveRun(
+          run.config,
+          readWeights(run.header, unpacked[i], (n) => products.floats(n)),
+          products,
+          bpe,
+        ),
+    ),
+  };
+}
+function memoryOf({ config, header }) {
+  const numbers = header.reduce((a, [, , shape]) => a + shape.reduce((x, y) => x * y, 1) * 4 + 32, 0);
+  const M = header.find(([name]) => name === "blocks.0.mlp.gate.weight")?.[2][0];
+  return numbers + (config.kind === "gpt" ? 3 * Gpt.bytes(config, M) : WindowMlp.bytes(config));
+}
+
+// ---- questions
+let opened = null,
+  stopped = 0;
+const pause = () => new Promise((go) => setTimeout(go, 0)); // lets the next question in
+const editOf = ({ heads = [], mlps = [], closed = [] } = {}) => ({
+  heads: new Set(heads),
+  mlps: new Set(mlps),
+  closed,
+});
+const ANSWERS = {
+  async open(asked) {
+    opened = await openRuns(asked);
+    return { products: opened.products.name, why: opened.products.why };
+  },
+  document: ({ run, text, edit }) => opened.runs[run].document(text, editOf(edit)),
+  logits: ({ run, t }) => Array.from(opened.runs[run].shown().logits(t)),
+  steps: ({ run, layer, head }) => opened.runs[run].steps(layer, head),
+  parts: ({ run, t, id, rival }) => opened.runs[run].parts(t, id, rival),
+  stop: ({ id }) => void (stopped = id),
+  async matter({ run, t, target }, number) {
+    const live = opened.runs[run],
+      model = live.shown(),
+      list = [],
+      id = target ?? guessesOf(model.logits(t)).top[0][0];
+    const base = model.logits(t)[id] - guessesOf(model.logits(t)).sum,
+      ids = model.ids.join();
+    for (let head = 0; head < model.L * model.H; head++) {
+      if (number <= stopped || live.shown() !== model || model.ids.join() !== ids) return null;
+      list.push(live.without(head, t, id) - base);
+      if (head % 6 === 5) await pause();
+    }
+    return { t, list, token: live.tokenizer.piece(id)[0], p: Math.exp(base) };
+  },
+  async write({ run, text, edit, temperature, topK, topP, seed, count }, number) {
+    const live = opened.runs[run],
+      changes = editOf(edit),
+      next = drawer(seed),
+      { ids } = live.encode(text);
+    let written = 0;
+    for (; written < count && ids.length < live.config.context; written++) {
+      if (number <= stopped) return { written, why: "stopped" };
+      const { model } = live.read(ids, changes),
+        choice = filtered(model.logits(ids.length - 1), { temperature, topK, topP });
+      const id = draw(choice, next()),
+        name = (i) => live.tokenizer.piece(i)[0];
+      const shown = choice.all.slice(0, 8).map(([i, p]) => [name(i), p]),
+        p = choice.all.find(([i]) => i === id)[1];
+      if (id === live.tokenizer.start) return { written, why: "end" };
+      ids.push(id);
+      postMessage({
+        number,
+        step: { text: live.tokenizer.decode(ids.slice(1)), token: name(id), id, p, shown, left: choice.all.length },
+      });
+      await pause();
+    }
+    return { written, why: ids.length >= live.config.context ? "full" : "done" };
+  },
+};
+async function answer({ data: { number, ask, ...asked } }) {
+  try {
+    const value = await ANSWERS[ask](asked, number);
+    postMessage({ number, value }, value?.maps ? [value.maps.buffer] : []);
+  } catch (error) {
+    postMessage({ number, error: String(error) });
+  }
+}
+if (typeof WorkerGlobalScope !== "undefined") addEventListener("message", answer);
