@@ -2,12 +2,15 @@
 
     python benchmarks/explorer.py                            # a page of 512 tokens x 48 heads, weights at random
     python benchmarks/explorer.py page.html                  # a page of your own
+    python benchmarks/explorer.py --live checkpoints/rostok-mini            # a live page of a run: typing, writing
     python benchmarks/explorer.py page.html --shots folder   # and a picture of every section, wide and narrow, light
                                                              # and dark, English and Russian
 
 First paint is the browser's own `first-contentful-paint`. A click is measured from the event to the first task after
 the next frame, when its effect has been laid out and painted; its `cpu` is what the page's main thread computed for
 it, whatever else the machine was doing. Random weights are the worst case for the size of a file.
+On a live page a key press is measured from the input event to the picture of all maps (the frame is not counted);
+`--slow 4` slows the processor four times, `--plain` does without WASM. A long task is one above 50 ms.
 Needs selenium, and chromium with chromium-driver. Left out: other browsers, phones.
 """
 
@@ -16,6 +19,7 @@ import base64
 import json
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -129,6 +133,56 @@ def measure(browser: Any, page: Path) -> dict[str, float]:
     return out
 
 
+TYPE = """const [text, done] = arguments, area = document.querySelector('#text'), root = document.documentElement;
+    const before = Number(root.dataset.read ?? 0), start = performance.now();
+    new MutationObserver((_, own) => {
+        if (Number(root.dataset.read) <= before) return;
+        own.disconnect();
+        done(performance.now() - start);
+    }).observe(root, { attributes: true });
+    area.value = text;
+    area.dispatchEvent(new Event('input', { bubbles: true }));"""
+WATCH = """window.longest = 0; new PerformanceObserver((list) => { for (const e of list.getEntries())
+    window.longest = Math.max(window.longest, e.duration); }).observe({ entryTypes: ['longtask'] })"""
+WRITE = """const [count, text, done] = arguments, times = []; let last = performance.now();
+    rostok.ask('write', { run: 0, text, temperature: 0.8, topK: 0, topP: 1, seed: 1, count },
+        () => { times.push(performance.now() - last); last = performance.now(); }).then(() => done(times.slice(1)));"""
+STORY = (
+    "Once upon a time there was a little dog. He had a red ball and a blue hat. One day he saw a big cat. "
+)
+
+
+def measure_live(browser: Any, page: Path, slow: float, plain: bool) -> dict[str, float]:
+    """Typing at several lengths, a new text, tokens written; milliseconds."""
+    show(browser, page, "lang=en" + "&plain=1" * plain)
+    first = "return [performance.now(), performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? -1]"
+    out = {"first_paint": browser.execute_script(first)[1]}
+    browser.execute_script(WATCH)
+    if slow > 1:
+        browser.execute_cdp_cmd("Emulation.setCPUThrottlingRate", {"rate": slow})
+    browser.set_script_timeout(120)
+    tokens = "return document.querySelectorAll('#strip-a .tok').length"
+    for length in (64, 128):
+        text = (STORY * 10).split(" ")
+        words = int(length / 1.17)
+        browser.execute_async_script(TYPE, " ".join(text[:words]))
+        times, last = [], " ".join(text[:words])
+        for letter in " and then he was so happy":
+            last += letter
+            times.append(browser.execute_async_script(TYPE, last))
+            time.sleep(0.25)
+        out[f"key_press_{length}"] = statistics.median(times)
+        out[f"key_press_{length}_worst"] = max(times)
+        out[f"tokens_{length}"] = browser.execute_script(tokens)
+    texts = [opening + STORY * 25 for opening in ("Tom. ", "The end. ", "No. ")]
+    out["new_text_512"] = statistics.median(browser.execute_async_script(TYPE, text) for text in texts)
+    out["tokens_512"] = browser.execute_script(tokens)
+    out["token_written"] = statistics.median(browser.execute_async_script(WRITE, 60, STORY * 4))
+    time.sleep(1)
+    out["longest_task"] = browser.execute_script("return window.longest")
+    return out
+
+
 def busy(browser: Any) -> float:
     """Milliseconds that the page's main thread has computed so far."""
     metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
@@ -164,21 +218,26 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument(
         "page", nargs="?", help="a page of attend.py page (default: 512 tokens x 48 heads, made here)"
     )
+    parser.add_argument("--live", metavar="RUN", help="make a live page of this run and type in it")
+    parser.add_argument("--slow", type=float, default=1, help="with --live: slow the processor so many times")
+    parser.add_argument("--plain", action="store_true", help="with --live: plain JavaScript instead of WASM")
     parser.add_argument("--shots", metavar="FOLDER", help="also take a picture of every section")
     args = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as scratch:
         page, built = Path(args.page or Path(scratch) / "page.html"), 0.0
-        if not args.page:
+        if args.live:
+            make = [sys.executable, ROOT / "attend.py", "page", args.live, "--live", "--out", page]
+            subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
+        elif not args.page:
             start = time.monotonic()
             page.write_text(explorer.page([random_document()]), "utf-8")
             built = time.monotonic() - start
         browser = open_browser(Path(scratch) / "profile")
         try:
-            result = {
-                "megabytes": page.stat().st_size / 1e6,
-                "built_seconds": built,
-                **measure(browser, page),
-            }
+            result = {"megabytes": page.stat().st_size / 1e6, "built_seconds": built}
+            result |= (
+                measure_live(browser, page, args.slow, args.plain) if args.live else measure(browser, page)
+            )
             if args.shots:
                 print(f"{take_shots(browser, page, Path(args.shots))} pictures in {args.shots}")
         finally:

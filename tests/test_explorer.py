@@ -369,7 +369,7 @@ const w = await codec.Weights.read(doc);
 const plain = (x) => JSON.parse(JSON.stringify(x, (_, v) => (ArrayBuffer.isView(v) ? Array.from(v) : Number.isNaN(v) ? "NaN" : v)));
 const none = core.nobodyFits(), big = core.dotSamples([1, 64, 512], 4096);
 console.log(JSON.stringify(plain({
-  rows, steps, tile: core.maxPool(w.tiles, w.offset(0, 0), doc.text.T, 8),
+  rows, steps, tile: core.maxPool(w.tile(0, 0), doc.text.T, 8),
   readout: core.readout([0.5, 0.125, 0.125, 0.25], [true, false, false, false]), first: core.readout([1], [true]),
   softmax: [core.softmax([2, 1, 0.1]), core.softmax([800, 799]), core.softmax([-3, -5, -6, -9]), core.softmax([-Infinity])],
   plane: core.plane({ ...core.PLANE, sharp: 1 }), twice: core.plane({ ...core.PLANE, sharp: 2 }).weights,

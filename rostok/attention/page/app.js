@@ -16,7 +16,7 @@ import {
   watch,
 } from "./ui.js";
 import { collect, docOf, ready, runs, runTitle, textTitle, viewOf } from "./documents.js";
-import { live } from "./live.js";
+import { kinds, live } from "./live.js";
 import { drawViewer, finishViewer, panels, updateViewer, viewerControls } from "./viewer.js";
 import { drawHeads, markHead, paintThumbs } from "./heads.js";
 import { drawSteps } from "./steps.js";
@@ -109,7 +109,9 @@ function theme() {
   $("#theme").textContent = isDark() ? "☀" : "☾";
   readColours();
 }
-function below() {
+async function below() {
+  const { doc } = panels.a;
+  if (doc.live && !doc.kinds && (await kinds(doc)) && doc === panels.a.doc) panels.a.controls();
   drawHeads();
   drawChange();
   drawWay();

@@ -1,5 +1,7 @@
 // Reads the weights that rostok/attention/page/codec.py wrote. Pure: bytes in, numbers out.
 
+import { maxPool } from "./core.js";
+
 export async function unpack(text) {
   // base64 -> gzip -> bytes
   const letters = atob(text),
@@ -32,6 +34,17 @@ export class Weights {
   }
   static async read(block) {
     return new Weights(block, ...(await Promise.all([block.weights.base64, block.exact.base64].map(unpack))));
+  }
+  pool(l, h) {
+    this.pools ??= new Map();
+    const key = l * this.H + h;
+    if (!this.pools.has(key)) this.pools.set(key, maxPool(this.tile(l, h), this.T, SMALL));
+    return this.pools.get(key);
+  }
+  tile(l, h) {
+    // the bytes of one head, a lower triangle
+    const at = this.offset(l, h);
+    return this.tiles.subarray(at, at + (this.T * (this.T + 1)) / 2);
   }
   offset(l, h) {
     return ((l * this.H + h) * this.T * (this.T + 1)) / 2;
@@ -94,11 +107,23 @@ export class Weights {
   }
 }
 
-// The same of weights that were computed in the page: nothing is coded, every number is the run's own.
+// The same of weights that were computed in the page: nothing is coded, every number is the run's own. The worker sends
+// the small pictures along, so that the page's thread has only to paint.
+export const SMALL = 64; // side of a thumbnail, in cells
 export class Maps {
-  constructor(numbers, L, H, T) {
-    Object.assign(this, { numbers, L, H, T, size: (T * (T + 1)) / 2 });
-    this.tiles = Uint8Array.from(numbers, (w) => Math.round(255 * Math.sqrt(w)));
+  constructor({ numbers, pools }, L, H, T) {
+    Object.assign(this, { numbers, pools, L, H, T, size: (T * (T + 1)) / 2 });
+  }
+  pool(l, h) {
+    const n = Math.min(this.T, SMALL),
+      at = (l * this.H + h) * n * n;
+    return { n, out: this.pools.subarray(at, at + n * n) };
+  }
+  tile(l, h) {
+    const at = this.offset(l, h),
+      out = new Uint8Array(this.size);
+    for (let i = 0; i < out.length; i++) out[i] = 255 * Math.sqrt(this.numbers[at + i]) + 0.5;
+    return out;
   }
   offset(l, h) {
     return (l * this.H + h) * this.size;

@@ -87,15 +87,20 @@ export function readout(row, isStart) {
   return out;
 }
 
-// Shrink a lower triangle of codes to a size x size tile, keeping the largest: a one-pixel diagonal must survive.
-export function maxPool(codes, offset, T, size) {
+// Shrink a lower triangle to a size x size tile, keeping the largest: a one-pixel diagonal must survive.
+export function maxPool(codes, T, size) {
   const n = Math.min(T, size),
-    out = new Uint8Array(n * n);
-  for (let t = 0, at = offset; t < T; t++) {
-    const base = Math.floor((t * n) / T) * n;
-    for (let j = 0; j <= t; j++, at++) {
-      const cell = base + Math.floor((j * n) / T);
-      if (codes[at] > out[cell]) out[cell] = codes[at];
+    out = new codes.constructor(n * n);
+  const first = Array.from({ length: n + 1 }, (_, c) => Math.ceil((c * T) / n)); // where the tokens of a cell begin
+  for (let t = 0, y = 0; t < T; t++) {
+    if (t >= first[y + 1]) y++;
+    const at = (t * (t + 1)) / 2,
+      base = y * n;
+    for (let x = 0; x <= y; x++) {
+      let top = out[base + x];
+      for (let j = first[x], end = Math.min(first[x + 1], t + 1); j < end; j++)
+        if (codes[at + j] > top) top = codes[at + j];
+      out[base + x] = top;
     }
   }
   return { n, out };

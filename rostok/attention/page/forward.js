@@ -37,6 +37,11 @@ export class Gpt {
       width: (H + 2 * G) * E,
     });
     for (const [name, size] of Object.entries(Gpt.sizes(config, M))) this[name] = products.floats(size);
+    this.layers = Array.from({ length: L }, () => ({})); // blocks.3.attn.qkv.weight -> layers[3]["attn.qkv"]
+    for (const [name, weight] of Object.entries(weights)) {
+      const [, layer, own] = /^blocks\.(\d+)\.(.*)\.weight$/.exec(name) ?? [];
+      if (own) this.layers[layer][own] = weight;
+    }
     this.shut = products.bytes(C * C);
     const angle = (t, i) => t * config.rope_theta ** (-i / (E / 2));
     for (let t = 0; t < C; t++) {
@@ -77,7 +82,7 @@ export class Gpt {
     return Object.values(Gpt.sizes(config, M)).reduce((a, n) => a + 4 * n + 32, C * C + 32);
   }
   weight(layer, name) {
-    return this.weights[`blocks.${layer}.${name}.weight`];
+    return this.layers[layer][name];
   }
 
   // Compute the rows that differ from the last call. Gives the first of them.
@@ -225,7 +230,7 @@ export class Gpt {
       at = (layer * C + t) * D;
     this.norm(one, 0, this.stream, at, this.weights["final_norm.weight"], D);
     this.products.multiply(guess, one, this.weights["head.weight"] ?? this.weights["embed.weight"], 1, V, D);
-    return guess.slice();
+    return guess; // until the next call
   }
   // What is written into the stream of token t: [{ part, layer, head, vector }], embedding, heads and MLPs; they sum to it.
   parts(t) {

@@ -28,9 +28,8 @@ function sorted(doc) {
   else if (by !== "layer") list.sort((a, b) => scoreOf(b, by) - scoreOf(a, by));
   return list;
 }
-// The map of a head on a canvas: the largest weight of every cell, so that a line one token wide survives.
-function paintTile(canvas, doc, l, h, side = 64) {
-  const { n, out } = maxPool(doc.weights.tiles, doc.weights.offset(l, h), doc.text.T, side);
+function paintTile(canvas, { n, out }) {
+  // n x n cells, the largest weight in each: a line one token wide survives
   const image = new ImageData(n, n),
     to = new Uint32Array(image.data.buffer);
   for (let q = 0; q < n; q++) for (let k = 0; k <= q; k++) to[q * n + k] = rampPixel(out[q * n + k]);
@@ -73,7 +72,7 @@ function dressThumb(node, doc, head, found) {
   const at = head.layer * doc.model.n_head + head.head,
     effect = found?.list[at],
     off = live.on && isOff(head.layer, head.head);
-  paintTile(node.firstChild.firstChild, doc, head.layer, head.head);
+  paintTile(node.firstChild.firstChild, doc.weights.pool(head.layer, head.head));
   name.lastChild.textContent = shown ? num(shown.v, 2) : "";
   what.className = `thumb-kind ${kind}`;
   what.textContent = off ? t("change.is.off") : t(`kind.${kind}`);
@@ -175,7 +174,7 @@ function drawLarge() {
   const canvas = box.querySelector("canvas") ?? el("canvas", { class: "map", role: "img" });
   const tops = panel.tops(4).map(([j, w]) => el("li", {}, el("bdi", { text: quoted(doc, j) }), ` ${num(w, 2)}`));
   canvas.setAttribute("aria-label", headName(panel.layer, panel.head));
-  paintTile(canvas, doc, panel.layer, panel.head, 512);
+  paintTile(canvas, maxPool(doc.weights.tile(panel.layer, panel.head), doc.text.T, 512));
   canvas.onclick = (e) => set({ t: Math.floor((e.offsetY / canvas.clientHeight) * doc.text.T) });
   redraw(
     box,

@@ -78,9 +78,12 @@ export async function compute(doc) {
     key = JSON.stringify([text, edit]);
   if (doc.key === key) return doc;
   const { maps, text: read, ...rest } = await ask("document", { run, text, edit });
-  const weights = new Maps(maps, model.n_layer, model.n_head, read.T);
+  const weights = new Maps(maps, model.n_layer, model.n_head, read.T),
+    { heads, even } = doc; // kinds of the text before, until asked
   return {
     ...unread(run),
+    heads,
+    even,
     ...rest,
     key,
     edit,
@@ -89,6 +92,13 @@ export async function compute(doc) {
     live: true,
     asked: new Map(),
   };
+}
+export async function kinds(doc) {
+  // of the heads, on this text; true where they have come
+  if (!doc.live || doc.kinds) return Boolean(doc.kinds);
+  doc.kinds = true;
+  Object.assign(doc, await ask("heads", { run: doc.run }));
+  return true;
 }
 // q, k and v of one head, asked for once a document.
 export function liveSteps(doc, layer, head) {

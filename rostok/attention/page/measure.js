@@ -3,10 +3,9 @@
 
 // ---- guesses: for every row the logarithm of the sum and the likeliest tokens; for every token its loss and rank
 const TOP = 5;
-export function guessesOf(logits, k = TOP) {
+export function guessesOf(logits, products, k = TOP) {
   // { sum: log of the sum of exponentials, top: [[id, p], ...] }
-  let high = -Infinity,
-    sum = 0;
+  let high = -Infinity;
   const ids = [],
     least = () => (ids.length < k ? -Infinity : logits[ids[k - 1]]);
   let bar = -Infinity;
@@ -19,16 +18,15 @@ export function guessesOf(logits, k = TOP) {
     ids.length = Math.min(ids.length, k);
     bar = least();
   }
-  for (let i = 0; i < logits.length; i++) sum += Math.exp(logits[i] - high);
-  const total = high + Math.log(sum);
+  const total = high + Math.log(products.sumExp(logits, high));
   return { sum: total, top: ids.map((i) => [i, Math.exp(logits[i] - total)]) };
 }
 export class Guesses {
   rows = [];
   own = []; // for token t: { nll, rank }, from row t - 1
-  update(ids, logits, from) {
+  update(ids, logits, from, products) {
     this.rows.length = Math.min(this.rows.length, from);
-    for (let t = from; t < ids.length; t++) this.rows.push(guessesOf(logits(t)));
+    for (let t = from; t < ids.length; t++) this.rows.push(guessesOf(logits(t), products));
     this.own.length = Math.max(1, Math.min(this.own.length, from));
     for (let t = this.own.length; t < ids.length; t++)
       this.own.push(this.#score(logits(t - 1), ids[t], this.rows[t - 1].sum));

@@ -1,4 +1,4 @@
-// The three slow products of forward.js for wasm32 with 128-bit vectors, no library. products.js holds the same three in
+// The slow products of forward.js for wasm32 with 128-bit vectors, no library. products.js holds the same in
 // plain JavaScript, which the page takes where a browser refuses WASM; a test holds both equal.
 // scripts/wasm builds products.wasm from this file, byte for byte.
 #include <stdint.h>
@@ -72,15 +72,54 @@ static void softmax(float *row, const uint8_t *closed, int n) {
   float top = -1e30f, sum = 0;
   for (int s = 0; s < n; s++)
     if (row[s] > top && !(closed && closed[s])) top = row[s];
-  for (int s = 0; s < n; s += 4) {
-    float part[4] = {0, 0, 0, 0};
-    for (int i = 0; i < 4 && s + i < n; i++) part[i] = row[s + i] - top;
-    v128_t e = exponential(wasm_v128_load(part));
-    wasm_v128_store(part, e);
-    for (int i = 0; i < 4 && s + i < n; i++) sum += row[s + i] = closed && closed[s + i] ? 0 : part[i];
-  }
+  int s = 0;
+  for (; s + 4 <= n; s += 4) wasm_v128_store(row + s, exponential(wasm_f32x4_sub(wasm_v128_load(row + s), wasm_f32x4_splat(top))));
+  for (; s < n; s++) row[s] = wasm_f32x4_extract_lane(exponential(wasm_f32x4_splat(row[s] - top)), 0);
+  for (s = 0; closed && s < n; s++)
+    if (closed[s]) row[s] = 0;
+  for (s = 0; s < n; s++) sum += row[s];
   float r = sum > 0 ? 1.f / sum : 0;
-  for (int s = 0; s < n; s++) row[s] *= r;
+  for (s = 0; s < n; s++) row[s] *= r;
+}
+
+// The scores of one query with keys 0..n-1, four keys at once while E is a multiple of 4.
+static void scores(float *row, const float *q, const float *k, int n, int E, float scale) {
+  int s = 0;
+  for (; E % 4 == 0 && s + 4 <= n; s += 4) {
+    v128_t a = wasm_f32x4_splat(0), b = a, c = a, d = a;
+    for (int e = 0; e < E; e += 4) {
+      v128_t x = wasm_v128_load(q + e);
+      const float *key = k + s * E + e;
+      a = multiply_add(a, x, wasm_v128_load(key));
+      b = multiply_add(b, x, wasm_v128_load(key + E));
+      c = multiply_add(c, x, wasm_v128_load(key + 2 * E));
+      d = multiply_add(d, x, wasm_v128_load(key + 3 * E));
+    }
+    v128_t ab = wasm_f32x4_add(wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), wasm_i32x4_shuffle(a, b, 2, 6, 3, 7));
+    v128_t cd = wasm_f32x4_add(wasm_i32x4_shuffle(c, d, 0, 4, 1, 5), wasm_i32x4_shuffle(c, d, 2, 6, 3, 7));
+    v128_t sum = wasm_f32x4_add(wasm_i32x4_shuffle(ab, cd, 0, 1, 4, 5), wasm_i32x4_shuffle(ab, cd, 2, 3, 6, 7));
+    wasm_v128_store(row + s, wasm_f32x4_mul(sum, wasm_f32x4_splat(scale)));
+  }
+  for (; s < n; s++) row[s] = dot(q, k + s * E, E) * scale;
+}
+
+// out = the mixture of n values by their weights, sixteen numbers at once in registers.
+static void mix(float *out, const float *row, const float *v, int n, int E) {
+  int e = 0;
+  for (; e + 16 <= E; e += 16) {
+    v128_t sum[4];
+    for (int i = 0; i < 4; i++) sum[i] = wasm_f32x4_splat(0);
+    for (int s = 0; s < n; s++) {
+      v128_t w = wasm_v128_load32_splat(row + s);
+#pragma clang loop unroll(full)
+      for (int i = 0; i < 4; i++) sum[i] = multiply_add(sum[i], w, wasm_v128_load(v + s * E + e + 4 * i));
+    }
+    for (int i = 0; i < 4; i++) wasm_v128_store(out + e + 4 * i, sum[i]);
+  }
+  for (; e < E; e++) {
+    out[e] = 0;
+    for (int s = 0; s < n; s++) out[e] += row[s] * v[s * E + e];
+  }
 }
 
 // One head: queries from..to-1, q, k and v (context, E); row t of the pattern (a lower triangle) and of the mixture z,
@@ -90,16 +129,20 @@ EXPORT void attend(float *z, float *pattern, const float *q, const float *k, con
   float scale = 1.f / __builtin_sqrtf((float)E);
   for (int t = from; t < to; t++) {
     float *row = pattern + t * (t + 1) / 2, *out = z + t * stride;
-    for (int s = 0; s <= t; s++) row[s] = dot(q + t * E, k + s * E, E) * scale;
+    scores(row, q + t * E, k, t + 1, E, scale);
     softmax(row, closed ? closed + t * context : 0, t + 1);
-    for (int e = 0; e < E; e++) out[e] = 0;
-    for (int s = 0; s <= t; s++) {
-      v128_t w = wasm_f32x4_splat(row[s]);
-      int e = 0;
-      for (; e + 4 <= E; e += 4) wasm_v128_store(out + e, multiply_add(wasm_v128_load(out + e), w, wasm_v128_load(v + s * E + e)));
-      for (; e < E; e++) out[e] += row[s] * v[s * E + e];
-    }
+    mix(out, row, v, t + 1, E);
   }
+}
+
+// The sum of e^(x - high) over n numbers.
+EXPORT float sum_exp(const float *x, int n, float high) {
+  v128_t sum = wasm_f32x4_splat(0), top = wasm_f32x4_splat(high);
+  int i = 0;
+  for (; i + 4 <= n; i += 4) sum = wasm_f32x4_add(sum, exponential(wasm_f32x4_sub(wasm_v128_load(x + i), top)));
+  float out = lanes(sum);
+  for (; i < n; i++) out += wasm_f32x4_extract_lane(exponential(wasm_f32x4_splat(x[i] - high)), 0);
+  return out;
 }
 
 // gate = silu(gate) * up, n numbers; both have room up to the next multiple of 4.

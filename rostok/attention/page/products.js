@@ -1,4 +1,4 @@
-// The three slow products of forward.js, in plain JavaScript and as WASM; both give the same numbers.
+// The slow products of forward.js, in plain JavaScript and as WASM; both give the same numbers.
 // Memory comes from the products too, since WASM sees nothing but its own: floats(n), bytes(n).
 
 export class PlainProducts {
@@ -37,6 +37,11 @@ export class PlainProducts {
       out.fill(0);
       for (let s = 0; s <= t; s++) for (let e = 0, j = s * E, w = row[s]; e < E; e++) out[e] += w * v[j++];
     }
+  }
+  sumExp(x, high) {
+    let sum = 0;
+    for (let i = 0; i < x.length; i++) sum += Math.exp(x[i] - high);
+    return sum;
   }
   swiglu(gate, up, n) {
     for (let i = 0; i < n; i++) gate[i] = (gate[i] / (1 + Math.exp(-gate[i]))) * up[i];
@@ -104,6 +109,9 @@ export class WasmProducts {
   attend({ z, pattern, q, k, v, closed, from, to, E, stride, context }) {
     const [zAt, patternAt, qAt, kAt, vAt] = [z, pattern, q, k, v].map((x) => x.byteOffset);
     this.c.attend(zAt, patternAt, qAt, kAt, vAt, closed?.byteOffset ?? 0, from, to, E, stride, context);
+  }
+  sumExp(x, high) {
+    return this.c.sum_exp(x.byteOffset, x.length, high);
   }
   swiglu(gate, up, n) {
     this.c.swiglu(gate.byteOffset, up.byteOffset, n);

@@ -8,6 +8,7 @@ export class Bpe {
     this.start = start;
     this.ids = new Map(pieces.map((piece, id) => [piece, id]).filter(([, id]) => id !== start));
     this.known = new Map(); // words seen before
+    this.read = new Map(); // pieces shown before
   }
   encode(text) {
     const out = [],
@@ -48,6 +49,10 @@ export class Bpe {
     return new TextDecoder("utf-8", { ignoreBOM: true }).decode(Uint8Array.from(text, (c) => c.charCodeAt(0)));
   }
   piece(id) {
+    if (!this.read.has(id)) this.read.set(id, this.#read(id));
+    return this.read.get(id);
+  }
+  #read(id) {
     // [text, false], or [⟨D0⟩, true] where the bytes are a part of a character
     if (id === this.start) return ["◆", false];
     const bytes = this.bytes(id);

@@ -274,7 +274,7 @@ export class Panel {
     this.tokenFacts();
     drawNext(this);
     if (held) this.toks[token].focus({ preventScroll: true });
-    if (first) this.bring();
+    if (first) this.fresh = true;
     this.arcsSoon();
   }
   // Where each token stands in the strip; measured once, for asking makes the browser lay out.
@@ -351,7 +351,12 @@ export class Panel {
   }
   arcsSoon() {
     cancelAnimationFrame(this.frame);
-    this.frame = requestAnimationFrame(() => this.drawArcs());
+    this.frame = requestAnimationFrame(() => {
+      // the browser lays out now anyway
+      if (this.fresh) this.bring();
+      this.fresh = false;
+      this.drawArcs();
+    });
   }
   drawArcs() {
     if (!this.toks) return;
@@ -375,15 +380,16 @@ export class Panel {
   }
   paint(canvas, cell) {
     // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
-    const { T, tiles } = this.doc.weights,
+    const { T } = this.doc.weights,
+      tile = this.doc.weights.tile(this.layer, this.head),
       n = T * cell,
       image = new ImageData(n, n),
       out = new Uint32Array(image.data.buffer);
     for (let y = 0, i = 0; y < n; y++) {
       const q = Math.floor(y / cell),
-        row = this.doc.weights.offset(this.layer, this.head) + (q * (q + 1)) / 2;
+        row = (q * (q + 1)) / 2;
       for (let k = 0; k <= q; k++) {
-        out.fill(rampPixel(tiles[row + k]), i, i + cell);
+        out.fill(rampPixel(tile[row + k]), i, i + cell);
         i += cell;
       }
       i += n - (q + 1) * cell;

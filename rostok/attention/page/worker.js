@@ -12,8 +12,9 @@ import { WindowMlp } from "./windowmlp.js";
 import { PlainProducts, WasmProducts } from "./products.js";
 import { readWeights } from "./weights.js";
 import { Guesses, HeadScores, guessesOf, lossesOf } from "./measure.js";
-import { draw, drawer, filtered } from "./sampling.js";
-import { unpack } from "./codec.js";
+import { draw, drawer, filtered, likeliest } from "./sampling.js";
+import { SMALL, unpack } from "./codec.js";
+import { maxPool } from "./core.js";
 
 const EMPTY = { heads: new Set(), mlps: new Set(), closed: [] };
 export class LiveRun {
@@ -33,9 +34,8 @@ export class LiveRun {
   #compute(side, ids, edit) {
     const { model, guesses, scores } = side,
       from = model.run(ids, edit);
-    guesses.update(ids, (t) => model.logits(t), from);
-    const row = (head, t) => model.row(Math.floor(head / model.H), head % model.H, t);
-    scores.update(ids, this.tokenizer.start, model.L * model.H, row, from);
+    side.from = Math.min(side.from ?? 0, from); // the first row whose head scores are old
+    guesses.update(ids, (t) => model.logits(t), from, this.products);
     return side;
   }
   read(ids, edit) {
@@ -52,7 +52,7 @@ export class LiveRun {
   }
   document(text, edit) {
     const { ids, dropped } = this.encode(text),
-      { model, guesses, scores } = this.read(ids, edit),
+      { model, guesses } = this.read(ids, edit),
       { tokenizer } = this;
     const pieces = ids.map((id) => tokenizer.piece(id)),
       losses = lossesOf(ids, guesses, (id) => tokenizer.piece(id)[0]);
@@ -69,19 +69,32 @@ export class LiveRun {
       },
       losses,
       before,
-      heads: scores.records(model.H),
-      even: scores.evenScores(),
       maps: this.maps(model, ids.length),
     };
   }
+  heads() {
+    // kinds and scores of the heads on what was read last; the page shows the maps before it asks
+    const side = this.now === this.clean.model ? this.clean : this.edited,
+      { model, scores } = side;
+    const row = (head, t) => model.row(Math.floor(head / model.H), head % model.H, t);
+    scores.update(model.ids, this.tokenizer.start, model.L * model.H, row, Math.min(side.from, model.ids.length));
+    side.from = Infinity;
+    return { heads: scores.records(model.H), even: scores.evenScores() };
+  }
+  // All weights, one triangle a head; and small pictures of bytes, rint(255 sqrt(a)).
   maps(model, T) {
-    // all weights as one triangle a head
     const size = (T * (T + 1)) / 2,
-      out = new Float32Array(model.L * model.H * size);
-    for (let head = 0; head < model.L * model.H; head++) {
-      out.set(model.pattern.subarray(head * model.triangle, head * model.triangle + size), head * size);
+      heads = model.L * model.H,
+      numbers = new Float32Array(heads * size),
+      n = Math.min(T, SMALL);
+    for (let h = 0; h < heads; h++)
+      numbers.set(model.pattern.subarray(h * model.triangle, h * model.triangle + size), h * size);
+    const pools = new Uint8Array(heads * n * n);
+    for (let h = 0; h < heads; h++) {
+      const { out } = maxPool(numbers.subarray(h * size, (h + 1) * size), T, SMALL);
+      for (let i = 0; i < out.length; i++) pools[h * n * n + i] = 255 * Math.sqrt(out[i]) + 0.5;
     }
-    return out;
+    return { numbers, pools };
   }
   shown() {
     // the model that the page looks at: clean, or with its changes
@@ -121,13 +134,13 @@ export class LiveRun {
   parts(t, id, rival) {
     // the guess after every layer, and what each part adds to one token's logit and its rival's
     const model = this.shown(),
-      own = guessesOf(model.logits(t)),
+      own = guessesOf(model.logits(t), model.products),
       name = (i) => this.tokenizer.piece(i)[0];
     const chosen = id ?? own.top[0][0],
       other = rival ?? own.top.find(([i]) => i !== chosen)[0];
     const lens = Array.from({ length: model.L + 1 }, (_, layer) => {
       const logits = model.lens(layer, t),
-        { sum, top } = guessesOf(logits);
+        { sum, top } = guessesOf(logits, this.products);
       return { top: top.map(([i, p]) => [name(i), p]), p: Math.exp(logits[chosen] - sum), logit: logits[chosen] };
     });
     const real = model.logits(t)[chosen];
@@ -147,7 +160,7 @@ export class LiveRun {
     this.trial.runFrom(base, Math.floor(head / base.H), edit);
     this.trial.head(t, t + 1);
     const logits = this.trial.logits(t);
-    return logits[id] - guessesOf(logits).sum;
+    return logits[id] - guessesOf(logits, this.products).sum;
   }
 }
 
@@ -186,7 +199,13 @@ function memoryOf({ config, header }) {
 // ---- questions
 let opened = null,
   stopped = 0;
-const pause = () => new Promise((go) => setTimeout(go, 0)); // lets the next question in
+const channel = typeof MessageChannel === "undefined" ? null : new MessageChannel();
+// Lets the next question in. A message comes at once; a timer would wait 4 ms.
+const pause = () =>
+  new Promise((go) => {
+    channel.port1.onmessage = go;
+    channel.port2.postMessage(0);
+  });
 const editOf = ({ heads = [], mlps = [], closed = [] } = {}) => ({
   heads: new Set(heads),
   mlps: new Set(mlps),
@@ -198,6 +217,7 @@ const ANSWERS = {
     return { products: opened.products.name, why: opened.products.why };
   },
   document: ({ run, text, edit }) => opened.runs[run].document(text, editOf(edit)),
+  heads: ({ run }) => opened.runs[run].heads(),
   logits: ({ run, t }) => Array.from(opened.runs[run].shown().logits(t)),
   steps: ({ run, layer, head }) => opened.runs[run].steps(layer, head),
   parts: ({ run, t, id, rival }) => opened.runs[run].parts(t, id, rival),
@@ -206,8 +226,8 @@ const ANSWERS = {
     const live = opened.runs[run],
       model = live.shown(),
       list = [],
-      id = target ?? guessesOf(model.logits(t)).top[0][0];
-    const base = model.logits(t)[id] - guessesOf(model.logits(t)).sum,
+      id = target ?? guessesOf(model.logits(t), model.products).top[0][0];
+    const base = model.logits(t)[id] - guessesOf(model.logits(t), model.products).sum,
       ids = model.ids.join();
     for (let head = 0; head < model.L * model.H; head++) {
       if (number <= stopped || live.shown() !== model || model.ids.join() !== ids) return null;
@@ -228,7 +248,7 @@ const ANSWERS = {
         choice = filtered(model.logits(ids.length - 1), { temperature, topK, topP });
       const id = draw(choice, next()),
         name = (i) => live.tokenizer.piece(i)[0];
-      const shown = choice.all.slice(0, 8).map(([i, p]) => [name(i), p]),
+      const shown = likeliest(choice, 8).map(([i, p]) => [name(i), p]),
         p = choice.all.find(([i]) => i === id)[1];
       if (id === live.tokenizer.start) return { written, why: "end" };
       ids.push(id);
@@ -244,7 +264,7 @@ const ANSWERS = {
 async function answer({ data: { number, ask, ...asked } }) {
   try {
     const value = await ANSWERS[ask](asked, number);
-    postMessage({ number, value }, value?.maps ? [value.maps.buffer] : []);
+    postMessage({ number, value }, value?.maps ? Object.values(value.maps).map((x) => x.buffer) : []);
   } catch (error) {
     postMessage({ number, error: String(error) });
   }
