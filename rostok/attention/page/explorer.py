@@ -41,7 +41,7 @@ from rostok.errors import UserError
 from rostok.files import check_out, write_out
 
 FORMAT, VERSION = "rostok-attention", 1
-SCRIPTS = ["core", "codec", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change", "heads",
+SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change", "heads",
            "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address", "app"]  # fmt: skip
 WORKER = [
     "core",
@@ -51,6 +51,7 @@ WORKER = [
     "forward",
     "windowmlp",
     "weights",
+    "kinds",
     "measure",
     "sampling",
     "worker",

@@ -1,8 +1,9 @@
 // All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
 import { maxPool } from "./core.js";
-import { $, el, keepFocus, num, percent, picker, rampPixel, redraw, set, state, t } from "./ui.js";
+import { $, el, keepFocus, num, percent, picker, rampPixel, redraw, saveButtons, set, state, t } from "./ui.js";
 import { live } from "./live.js";
 import { docs, headName, maps, quoted, runTitle } from "./documents.js";
+import { headsSheet } from "./figure.js";
 import { barCell, panels } from "./viewer.js";
 import { isOff, matterNow, toggleHead } from "./change.js";
 
@@ -131,10 +132,19 @@ export function drawHeads() {
     byLayer = state.sort === "layer",
     list = sorted(doc);
   const orders = SORTS.map((k) => [k, t(`sort.${k}`)]);
+  const sheet = el(
+    "div",
+    { class: "field end" },
+    saveButtons(
+      () => `heads-${state.ex}`,
+      () => headsSheet(panels.a),
+    ),
+  );
   keepFocus(box, () =>
     redraw(
       box,
       picker(t("sort"), orders, state.sort, (sort) => set({ sort })),
+      maps(doc) ? sheet : null,
     ),
   );
   const now = [state.lang, doc.model.name, state.sort, ...list.map(({ layer, head }) => `${layer}.${head}`)].join();

@@ -38,12 +38,17 @@ function anywhere(key, panel) {
     "?": () => $("#keys").showModal(),
   }[key];
 }
+// The place on the keyboard, not the letter: T is T under a Russian layout too.
+const CODES = { BracketLeft: "[", BracketRight: "]", KeyT: "t", KeyE: "e", KeyC: "c", KeyL: "l" };
+const letterOf = (e) =>
+  CODES[e.code] ??
+  (/^Digit\d$/.test(e.code) && !e.shiftKey ? e.code[5] : e.key.length === 1 ? e.key.toLowerCase() : e.key);
 export function pressed(e) {
   if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || $("#keys").open) return;
   if (e.target.matches?.("input, select, textarea, [contenteditable]") || !panels.a?.doc.shown) return;
   const panel = e.target.closest?.("[data-panel=b]") ? panels.b : panels.a,
-    key = e.key.length === 1 ? e.key.toLowerCase() : e.key;
-  const act = (e.target.closest?.(".strip") && inStrip(key, panel)) || anywhere(key, panel);
+    key = letterOf(e);
+  const act = (e.target.closest?.(".strip") && inStrip(key, panel)) || (state.keys === 0 ? null : anywhere(key, panel));
   if (!act) return;
   e.preventDefault();
   act();

@@ -1,6 +1,7 @@
 // Build the causal mask by hand, and the bill for looking at everything.
 import { clamp, cost, maskCheck, maskRow } from "./core.js";
 import { $, button, el, keepFocus, num, rampCss, rampInk, redraw, set, shade, slider, state, t } from "./ui.js";
+import { docOf } from "./documents.js";
 
 const WORDS = ["◆", "The", "dog", "bit", "the", "boy"],
   N = WORDS.length;
@@ -38,7 +39,7 @@ function cell(i, j, yes, w, bad) {
     class: `cell${yes ? "" : " shut"}${bad ? " bad" : ""}`,
     "data-key": `m${i}-${j}`,
     tabindex: focus[0] === i && focus[1] === j ? 0 : -1,
-    "aria-pressed": String(!yes),
+    "aria-selected": String(yes),
     style: yes && Number.isFinite(w) ? { background: rampCss(code), color: rampInk(code) } : {},
     "aria-label": t(yes ? "mask.open" : "mask.shut", { q, k, w: num(100 * w, 0) }),
     text: Number.isNaN(w) ? "NaN" : yes ? num(100 * w, 0) : "",
@@ -57,7 +58,11 @@ function maskGrid(bad) {
       ...row.map((yes, j) => cell(i, j, yes, weights[j], bad(i, j))),
     );
   });
-  const corner = el("span", { role: "columnheader", class: "corner", "aria-label": t("mask.corner") });
+  const corner = el(
+    "span",
+    { role: "columnheader", class: "corner" },
+    el("span", { class: "sr", text: t("mask.corner") }),
+  );
   const look = { class: "mask-grid", role: "grid", "aria-label": t("mask.grid"), style: { "--n": N } };
   const grid = el("div", look, el("div", { role: "row", class: "mask-row" }, corner, ...top), ...rows);
   grid.addEventListener("keydown", (e) => moveFocus(e, grid));
@@ -127,7 +132,9 @@ export function drawMask() {
   return bill();
 }
 function bill() {
-  const now = cost(state.T),
+  const { n_layer, n_head } = docOf(state.ex, state.run).model,
+    heads = n_layer * n_head || 1,
+    now = cost(state.T, heads),
     twice = cost(2 * state.T);
   redraw(
     $("#counts"),
@@ -137,7 +144,12 @@ function bill() {
       ["masked", now.masked],
       ["total", now.total],
     ].map(([k, x]) =>
-      el("div", { "data-count": k }, el("dt", { text: t(`mask.count.${k}`) }), el("dd", { text: num(x, 0) })),
+      el(
+        "div",
+        { "data-count": k },
+        el("dt", { text: t(`mask.count.${k}`, { n: num(heads, 0) }) }),
+        el("dd", { text: num(x, 0) }),
+      ),
     ),
     el(
       "div",

@@ -1,6 +1,8 @@
 // What a document says about a run on a text, computed from the logits and the maps; explorer.py computes the same.
 // Rows that have not changed since the last text keep their numbers: `from` is the first that has.
 
+import { keysOf } from "./kinds.js";
+
 // ---- guesses: for every row the logarithm of the sum and the likeliest tokens; for every token its loss and rank
 const TOP = 5;
 export function guessesOf(logits, products, k = TOP) {
@@ -73,19 +75,6 @@ const SURE = [
   [0.4, 5, "strong"],
   [0.2, 3, "partial"],
 ]; // least score, least multiple of even attention
-// For each kind the keys that count for query t (none where the kind has none there).
-export function keysOf(ids, start, t) {
-  const out = { induction: [], previous: [t - 1], same: [], start: [], self: [t] };
-  for (let j = 0; j < t; j++) {
-    if (ids[j] === start) out.start.push(j);
-    else if (ids[j] === ids[t]) {
-      out.same.push(j);
-      if (j + 1 < t) out.induction.push(j + 1);
-    }
-  }
-  if (ids[t] === start) out.start.push(t);
-  return out;
-}
 export class HeadScores {
   rows = []; // for each query a Float64Array: heads x (5 kinds, entropy), NaN where a kind has no key
   even = [];

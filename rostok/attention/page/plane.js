@@ -185,7 +185,8 @@ function normSwitch() {
 export function drawPlane() {
   const now = planeNow(),
     body = $("#plane-body");
-  const note = state.norm === 1 && scene.experiment === "long" ? "plane.note.norm" : `plane.note.${scene.experiment}`;
+  const plain = scene.experiment === "start" && Math.max(...now.weights) < 0.7 ? "even" : scene.experiment; // sharpness near 0
+  const note = state.norm === 1 && scene.experiment === "long" ? "plane.note.norm" : `plane.note.${plain}`;
   const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map(experimentButton));
   const sharp = body.querySelector("#sharp");
   if (sharp && sharp === document.activeElement && sharp.dataset.lang === state.lang) {

@@ -230,6 +230,8 @@ export function standAlone(node) {
       "stroke-width",
       "stroke-dasharray",
       "opacity",
+      "paint-order",
+      "stroke-linejoin",
       "font-size",
       "font-weight",
       "text-anchor",

@@ -15,6 +15,7 @@ import {
   rampInk,
   rampPixel,
   redraw,
+  saveBlob,
   saveButtons,
   segment,
   set,
@@ -24,9 +25,9 @@ import {
   t,
 } from "./ui.js";
 import { docOf, headName, maps, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
-import { live } from "./live.js";
-import { drawNext } from "./next.js";
-import { viewFigure } from "./figure.js";
+import { chance, drawNext, named } from "./next.js";
+import { keysOf } from "./kinds.js";
+import { twoFigures, viewFigure } from "./figure.js";
 
 export const barCell = (w) =>
   el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
@@ -51,8 +52,10 @@ export class Panel {
     this.next = el("div", { class: "next", id: `next-${which}` });
     this.keys = el("div", { class: "keys" });
     this.full = el("details", { class: "full" });
+    this.beyond = el("p", { class: "callout lost", role: "status", hidden: true });
     this.root.append(
       this.top,
+      this.beyond,
       el(
         "div",
         { class: "look" },
@@ -185,14 +188,23 @@ export class Panel {
     if (!head) return null;
     const kind = [head.label].flat()[0],
       score = head.scores?.[kind];
+    const base = score && num(score.base ?? this.doc.even[kind], 2);
     return el(
       "p",
       { class: "kind" },
       el("b", { text: t(`kind.${kind}`) }),
       " ",
       t(`kind.${kind}.what`),
-      score ? ` ${t("kind.score", { v: num(score.v, 2), base: num(score.base ?? this.doc.even[kind], 2) })}` : "",
+      score ? ` ${t("kind.score", { v: num(score.v, 2), base })}` : "",
+      this.#unlike(kind),
     );
+  }
+  // The kind is a mean over the text; where this row looks elsewhere, say so.
+  #unlike(kind) {
+    const [best, weight] = this.tops(1)[0] ?? [];
+    if (kind === "other" || best === undefined || this.token < 2) return "";
+    const keys = keysOf(this.doc.text.ids, this.doc.text.ids[0], this.token)[kind];
+    return keys.includes(best) ? "" : ` ${t("kind.here", { k: quoted(this.doc, best), w: num(weight, 2) })}`;
   }
 
   // Another text, run or language. Tokens at the beginning that are the same stay what they are.
@@ -273,6 +285,12 @@ export class Panel {
     this.fullTable(row);
     this.tokenFacts();
     drawNext(this);
+    this.beyond.hidden = state.t < this.doc.text.T;
+    this.beyond.textContent = t("beyond", {
+      run: runTitle(this.doc.model.name),
+      n: num(this.doc.text.T, 0),
+      t: num(state.t, 0),
+    });
     if (held) this.toks[token].focus({ preventScroll: true });
     if (first) this.fresh = true;
     this.arcsSoon();
@@ -333,13 +351,22 @@ export class Panel {
     this.chosen = token;
   }
   under(mode, j, w, future) {
-    const { losses } = this.doc;
+    const { losses, before } = this.doc;
     if (mode === "weight") return future ? "–" : w >= 0.005 ? num(w, 2) : "";
     if (losses.p[j] === null) return "";
     if (mode === "p") return percent(losses.p[j], losses.p[j] < 0.1 ? 1 : 0);
     if (mode === "rank") return `${losses.rank[j]}`;
     if (mode === "loss") return num(losses.nll[j], 1);
+    if (mode === "change") return before ? plus(losses.nll[j] - before.nll[j]) : "";
+    if (mode === "other") return this.beside(j);
     return t(`class.${losses.class[j]}`);
+  }
+  beside(j) {
+    // this run's loss less the other's, on the same token
+    const own = this.doc,
+      other = (this.which === "a" ? panels.b : panels.a)?.doc;
+    if (state.cmp !== 1 || !other?.losses || other.text.ids[j] !== own.text.ids[j] || j >= other.text.T) return "";
+    return plus(own.losses.nll[j] - other.losses.nll[j]);
   }
   bring() {
     // keep the chosen token in sight inside the strip, without moving the page
@@ -485,43 +512,32 @@ export class Panel {
     );
   }
   fullTable(row) {
-    const open = this.full.open;
-    if (!this.full.firstChild)
-      this.full.addEventListener("toggle", () => {
-        if (this.full.open) this.fullTable(this.row());
-      });
+    const { open, firstChild } = this.full,
+      opened = () => this.full.open && this.fullTable(this.row());
+    if (!firstChild) this.full.addEventListener("toggle", opened);
     redraw(this.full, el("summary", { text: t("full.title", { n: row.length }) }));
     if (!open) return;
+    const exact = new Set(this.tops().map(([j]) => j)); // of a static page: the others are coded in a byte
+    const value = (w, j) => (this.doc.live || exact.has(j) ? num(w, 4) : `≈ ${num(w, 2)}`);
+    const line = (w, j) =>
+      el(
+        "tr",
+        {},
+        el("td", { class: "n", text: j }),
+        el("td", {}, el("bdi", { text: quoted(this.doc, j) })),
+        el("td", { class: "n", text: value(w, j) }),
+      );
+    const head = el(
+      "tr",
+      {},
+      ...["keys.place", "keys.token", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })),
+    );
+    const table = el("table", { class: "plain" }, el("thead", {}, head), el("tbody", {}, ...Array.from(row, line)));
     this.full.append(
       el(
         "div",
-        { class: "scroller table" },
-        el(
-          "table",
-          { class: "plain" },
-          el(
-            "thead",
-            {},
-            el(
-              "tr",
-              {},
-              ...["keys.place", "keys.token", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })),
-            ),
-          ),
-          el(
-            "tbody",
-            {},
-            ...Array.from(row, (w, j) =>
-              el(
-                "tr",
-                {},
-                el("td", { class: "n", text: j }),
-                el("td", {}, el("bdi", { text: quoted(this.doc, j) })),
-                el("td", { class: "n", text: num(w, 4) }),
-              ),
-            ),
-          ),
-        ),
+        { class: "scroller table", tabindex: "0", role: "region", "aria-label": t("full.title", { n: row.length }) },
+        table,
       ),
     );
   }
@@ -532,30 +548,21 @@ export class Panel {
     if (!losses) return redraw(this.facts, title, el("p", { class: "small", text: t("token.none") }));
     if (losses.p[token] === null) return redraw(this.facts, title, el("p", { class: "small", text: t("token.first") }));
     const fact = (k, v) => el("div", {}, el("dt", { text: t(k) }), el("dd", { text: v }));
+    const facts = [fact("token.p", chance(losses.p[token])), fact("token.rank", num(losses.rank[token], 0))];
+    const loss = fact("token.loss", t("nats", { x: num(losses.nll[token], 2) })),
+      kind = fact("token.class", t(`class.${losses.class[token]}`));
+    const expected = losses.top[token]
+      .slice(0, 3)
+      .flatMap(([piece, p]) => [el("bdi", { class: "chip", text: named(piece) }), ` ${percent(p, 0)}  `]);
     return redraw(
       this.facts,
       title,
-      el(
-        "dl",
-        { class: "mini" },
-        fact("token.p", percent(losses.p[token], losses.p[token] < 0.001 ? 3 : 1)),
-        fact("token.rank", num(losses.rank[token], 0)),
-        fact("token.loss", t("nats", { x: num(losses.nll[token], 2) })),
-        fact("token.class", t(`class.${losses.class[token]}`)),
-      ),
-      el(
-        "p",
-        { class: "small" },
-        t("token.expected"),
-        " ",
-        ...losses.top[token].flatMap(([piece, p]) => [
-          el("bdi", { class: "chip", text: piece === "◆" ? "◆" : visible(piece) }),
-          ` ${percent(p, 0)}  `,
-        ]),
-      ),
+      el("dl", { class: "mini" }, ...facts, loss, kind),
+      el("p", { class: "small" }, t("token.expected"), " ", ...expected),
     );
   }
 }
+const plus = (x) => `${x > 0.005 ? "+" : ""}${num(x, 2)}`;
 
 // ---- the two panels and what they share
 export const panels = { a: null, b: null };
@@ -578,53 +585,54 @@ export function updateViewer() {
 export function finishViewer() {
   for (const p of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) p.dressRest();
 }
+const MODES = ["weight", "p", "rank", "loss", "change", "other", "seen"];
+const modes = (doc) =>
+  MODES.filter(
+    (k) => (k !== "change" || doc.before) && (k !== "other" || (state.cmp === 1 && state.run2 !== state.run)),
+  );
 export function viewerControls() {
   const box = $("#viewer-controls"),
-    { losses } = panels.a.doc;
-  keepFocus(box, () =>
-    redraw(
-      box,
-      texts().length > 1
-        ? picker(
-            t("example"),
-            texts().map((x) => [x, textTitle(x)]),
-            state.ex,
-            (ex) => set({ ex }),
-          )
-        : null,
-      losses
-        ? picker(
-            t("under"),
-            ["weight", "p", "rank", "loss", "seen"].map((k) => [k, t(`under.${k}`)]),
-            state.under,
-            (under) => set({ under }),
-          )
-        : null,
-      el(
-        "div",
-        { class: "field end" },
-        button(t("compare"), () => set({ cmp: state.cmp === 1 ? undefined : 1 }), {
-          "aria-pressed": String(state.cmp === 1),
-          id: "compare",
-        }),
-        saveButtons(
-          () => `attention-${state.ex}-${panels.a.layer + 1}-${panels.a.head + 1}-${panels.a.token}`,
-          () => viewFigure(panels.a),
-        ),
-      ),
-    ),
+    { doc } = panels.a,
+    two = state.cmp === 1;
+  const name = () => `attention-${state.ex}-${panels.a.layer + 1}-${panels.a.head + 1}-${panels.a.token}`;
+  const under = picker(
+    t("under"),
+    modes(doc).map((k) => [k, t(`under.${k}`)]),
+    state.under,
+    (value) => set({ under: value }),
   );
+  const compare = button(t("compare"), () => set({ cmp: two ? undefined : 1 }), {
+    "aria-pressed": String(two),
+    id: "compare",
+  });
+  const save = saveButtons(name, () => (state.cmp === 1 ? twoFigures(panels.a, panels.b) : viewFigure(panels.a)));
+  const table = button("CSV", () => saveBlob(`${name()}.csv`, new Blob([csvOf(panels.a)], { type: "text/csv" })), {
+    "aria-label": t("save.csv"),
+  });
+  keepFocus(box, () => redraw(box, doc.losses ? under : null, el("div", { class: "field end" }, compare, save, table)));
+}
+// The map of the chosen head, one line a pair; the losses where there are any.
+function csvOf({ doc, layer, head }) {
+  const quote = (text) => `"${text.replace(/"/g, '""')}"`,
+    lines = ["query,key,query_piece,key_piece,weight,query_loss"];
+  for (let q = 0; q < doc.text.T; q++) {
+    const row = doc.weights.row(layer, head, q),
+      loss = doc.losses?.nll[q] ?? "";
+    row.forEach((w, k) =>
+      lines.push([q, k, quote(doc.text.pieces[q]), quote(doc.text.pieces[k]), w.toFixed(6), loss].join()),
+    );
+  }
+  return `${lines.join("\r\n")}\r\n`;
 }
 function announce() {
   const p = panels.a,
     r = p.values;
-  $("#live").textContent = t("live", {
-    head: headName(p.layer, p.head),
-    q: quoted(p.doc, p.token),
-    start: num(r.start, 3),
-    previous: num(r.previous, 3),
-    self: num(r.self, 3),
-    other: num(r.other, 3),
-    sum: num(r.sum, 3),
-  });
+  if (!maps(p.doc)) return;
+  const top = p
+      .tops(3)
+      .map(([j, w]) => `${quoted(p.doc, j)} ${num(w, 2)}`)
+      .join(t("list.comma")),
+    parts = ["start", "previous", "self", "other"];
+  const vars = Object.fromEntries([...parts, "sum"].map((k) => [k, num(r[k], 3)]));
+  $("#live").textContent = t("live", { head: headName(p.layer, p.head), q: quoted(p.doc, p.token), top, ...vars });
 }
