@@ -227,8 +227,16 @@ def test_strings_are_whole() -> None:
 
 def test_contents_of_the_page_are_the_examples() -> None:
     shown = explorer._examples()
-    assert [row["handle"] for row in shown] == explorer.CARDS
+    assert [row["handle"] for row in shown["examples"]] == explorer.CARDS
     assert all(handle in EXAMPLES for handle in explorer.CARDS)
+    for card in shown["examples"]:
+        assert {value["name"] for value in card["values"]} == EXAMPLES[card["handle"]].exact.keys()
+
+
+def test_programs_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
+    for program in explorer._examples()["programs"]:
+        exec(program["code"], {})
+        assert capsys.readouterr().out == program["output"]
 
 
 # ---- the command ----
@@ -367,7 +375,7 @@ const theta = 10000, eps = doc.model.norm_eps, keys = core.headKeys({ k: head.k,
 const steps = core.headSteps({ q: head.q, v: head.v, qGain: head.q_gain, t: key, theta, eps, keys });
 const w = await codec.Weights.read(doc);
 const plain = (x) => JSON.parse(JSON.stringify(x, (_, v) => (ArrayBuffer.isView(v) ? Array.from(v) : Number.isNaN(v) ? "NaN" : v)));
-const none = core.nobodyFits(), big = core.dotSamples([1, 64, 512], 4096);
+const roll = core.random(1), none = core.nobodyFits(), big = Array.from({ length: 3 }, (_, i) => Array.from({ length: 64 }, () => core.dotSamples([1, 64, 512], 64, roll)[i]).flatMap((x) => [...x]));
 console.log(JSON.stringify(plain({
   rows, steps, tile: core.maxPool(w.tile(0, 0), doc.text.T, 8),
   readout: core.readout([0.5, 0.125, 0.125, 0.25], [true, false, false, false]), first: core.readout([1], [true]),

@@ -388,7 +388,8 @@ def test_quizzes(browser: PageBrowser) -> None:
         browser.click(f"[data-key=quiz-{name}-1]")
         assert browser.text(f"[data-quiz={name}] .explain").startswith("Yes.")
     assert browser.texts("[data-quiz=negative] td:last-child") == ["84.20%", "11.40%", "4.19%", "0.21%"]
-    assert "wrong" in browser.texts("[data-example=S0-11] [data-status=OFF] .status")
+    assert "0.659001" in browser.text("[data-example=S2-02]")
+    assert browser.text("[data-program=one] samp").startswith("scores")
 
 
 # ---- 11-13: language, keyboard, labels ----

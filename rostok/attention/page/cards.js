@@ -1,6 +1,6 @@
-// Two questions to answer, and the worked examples with what their texts printed and what is exact.
+// Two questions to answer, two programs to copy, and worked examples, every number exact.
 import { softmax } from "./core.js";
-import { $, el, has, keepFocus, num, percent, redraw, state, t } from "./ui.js";
+import { $, button, el, has, keepFocus, num, percent, redraw, state, t } from "./ui.js";
 
 const QUESTIONS = [
   { name: "negative", options: 3, right: 1 },
@@ -115,10 +115,6 @@ function orders() {
 }
 
 const flat = (x) => (Array.isArray(x) ? x.flatMap(flat) : [x]);
-const local = (digits) => {
-  const s = String(digits).replace("-", "−");
-  return state.lang === "ru" ? s.replace(".", ",") : s;
-};
 const show = (x, factor) =>
   flat(x)
     .map((v) =>
@@ -136,48 +132,44 @@ const called = (name) =>
     .map((part) => part.replace(/^\w+/, (w) => (has(`part.${w}`) ? t(`part.${w}`) : w)))
     .join(" · ");
 function example(x) {
-  const printed = x.values.filter((v) => v.printed !== null);
-  const rows = (printed.length ? printed : x.values).map((v) =>
+  const row = (v) =>
     el(
       "tr",
-      { "data-status": v.status },
+      {},
       el("th", { scope: "row", text: called(v.name) }),
-      el("td", { class: "n" }, ...(v.printed === null ? ["–"] : each(flat(v.printed).map(local)))),
       el("td", { class: "n" }, ...each(show(v.exact, v.factor))),
-      el("td", {}, el("span", { class: `status ${v.status}`, text: t(`status.${v.status}`) })),
-    ),
-  );
+    );
+  const head = el("tr", {}, ...["examples.value", "examples.exact"].map((k) => el("th", { scope: "col", text: t(k) })));
+  const table = el("table", { class: "plain" }, el("thead", {}, head), el("tbody", {}, ...x.values.map(row)));
   return el(
     "article",
     { class: "card example", "data-example": x.handle },
-    el("p", { class: "source", text: x.handle }),
     el("h3", { text: x.title[state.lang] }),
-    el(
-      "div",
-      { class: "scroller table" },
-      el(
-        "table",
-        { class: "plain" },
-        el(
-          "thead",
-          {},
-          el(
-            "tr",
-            {},
-            ...["examples.value", "examples.printed", "examples.exact", "examples.status"].map((k) =>
-              el("th", { scope: "col", text: t(k) }),
-            ),
-          ),
-        ),
-        el("tbody", {}, ...rows),
-      ),
-    ),
-    x.note ? el("p", { class: "small", text: x.note[state.lang] }) : null,
+    table,
+  );
+}
+function program({ name, code, output }) {
+  const copy = button(t("code.copy"), async () => {
+    const range = document.createRange();
+    range.selectNodeContents(copy.closest(".program").querySelector("code"));
+    getSelection().removeAllRanges();
+    getSelection().addRange(range); // where the browser lends no clipboard, the code is selected at least
+    await navigator.clipboard?.writeText(code);
+    copy.textContent = t("code.copied");
+  });
+  return el(
+    "article",
+    { class: "card program", "data-program": name },
+    el("div", { class: "row" }, el("h3", { text: t(`code.${name}`) }), copy),
+    el("pre", { translate: "no", tabindex: "0" }, el("code", { text: code })),
+    el("p", { class: "small", text: t("code.prints") }),
+    el("pre", { translate: "no", tabindex: "0" }, el("samp", { text: output })),
   );
 }
 let list = null;
 export function drawCards() {
   list ??= JSON.parse($("#examples").textContent);
   keepFocus($("#quiz-body"), () => redraw($("#quiz-body"), ...QUESTIONS.map(question)));
-  redraw($("#examples-body"), ...list.map(example));
+  redraw($("#code-body"), ...list.programs.map(program));
+  redraw($("#examples-body"), ...list.examples.map(example));
 }

@@ -172,18 +172,15 @@ export function random(seed) {
     return ((x ^ (x >>> 14)) >>> 0) / 4294967296;
   };
 }
-// Dot products of `pairs` random vectors (mean 0, variance 1) for every size in `sizes`, by running sums.
-export function dotSamples(sizes, pairs, seed = 1) {
-  const next = random(seed),
-    unit = () => (next() - 0.5) * Math.sqrt(12);
-  const out = sizes.map(() => new Float64Array(pairs));
-  for (let p = 0; p < pairs; p++) {
-    let s = 0,
-      at = 0;
-    for (let i = 1; i <= sizes[sizes.length - 1]; i++) {
-      s += unit() * unit();
-      if (i === sizes[at]) out[at++][p] = s;
-    }
+// Dot products of random vectors (mean 0, variance 1) for every size in `sizes`, by running sums: one query, `keys` keys.
+export function dotSamples(sizes, keys, next) {
+  const unit = () => (next() - 0.5) * Math.sqrt(12),
+    sums = new Float64Array(keys),
+    out = [];
+  for (let i = 1, at = 0; i <= sizes[sizes.length - 1]; i++) {
+    const q = unit();
+    for (let k = 0; k < keys; k++) sums[k] += q * unit();
+    if (i === sizes[at]) out[at++] = sums.slice();
   }
   return out;
 }

@@ -41,8 +41,8 @@ from rostok.errors import UserError
 from rostok.files import check_out, write_out
 
 FORMAT, VERSION = "rostok-attention", 1
-SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change", "heads",
-           "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address", "app"]  # fmt: skip
+SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change",
+           "heads", "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address", "app"]  # fmt: skip
 WORKER = [
     "core",
     "codec",
@@ -57,7 +57,8 @@ WORKER = [
     "worker",
 ]
 LANGUAGES = ["en", "ru"]  # strings/LANGUAGE.json
-CARDS = ["S3-12", "S2-02", "S2-03", "S0-11", "S0-14", "S3-26"]  # of rostok.attention.by_hand.examples
+CARDS = ["S3-12", "S2-02", "S2-03", "S0-14"]  # of rostok.attention.by_hand.examples
+PROGRAMS = ["one", "causal"]
 ASSETS = Path(__file__).parent
 
 # What a learner should look at first: the strongest head from the last mention of a word to another word opens the
@@ -448,11 +449,21 @@ def page(
     )  # one pass: no text is read twice
 
 
-def _examples() -> list[dict[str, Any]]:
-    """The worked examples that the page shows as cards."""
-    shown = ("handle", "title", "values", "note")
-    rows = {row["handle"]: {name: row[name] for name in shown} for row in json.loads(examples_json())}
-    return [rows[handle] for handle in CARDS]
+def _examples() -> dict[str, Any]:
+    """The worked examples that the page shows as cards, and the programs with what they print."""
+    rows = {row["handle"]: row for row in json.loads(examples_json())}
+    shown = ("handle", "title", "values")
+    values = ("name", "exact", "factor")
+    cards = [{name: rows[handle][name] for name in shown} for handle in CARDS]
+    for card in cards:
+        card["values"] = [{name: value[name] for name in values} for value in card["values"]]
+    return {"examples": cards, "programs": [_program(name) for name in PROGRAMS]}
+
+
+def _program(name: str) -> dict[str, str]:
+    """programs/NAME.txt: a program, a line of four hyphens, what it prints (a test runs it)."""
+    code, output = (ASSETS / "programs" / f"{name}.txt").read_text("utf-8").split("----\n")
+    return {"name": name, "code": code, "output": output}
 
 
 def _live_parts(contents: Mapping[str, Any]) -> list[str]:

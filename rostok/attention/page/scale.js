@@ -1,16 +1,24 @@
 // Why scores are divided by the root of d: the spread of a dot product, and the softmax that comes of it.
-import { dotSamples, entropy, histogram, softmax, spread } from "./core.js";
-import { $, el, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
+import { dotSamples, entropy, histogram, random, softmax, spread } from "./core.js";
+import { $, el, later, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
 
 const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
-  PAIRS = 8192,
-  KEYS = 64;
-let samples = null;
+  KEYS = 64,
+  QUERIES = 512,
+  AT_ONCE = 16;
+const samples = SIZES.map(() => []),
+  next = random(1); // for every size the scores of one query after another
+function moreSamples() {
+  // a few queries at a time, so that the page never waits; true while there are more to come
+  for (let n = 0; n < AT_ONCE && samples[0].length < QUERIES * KEYS; n++)
+    dotSamples(SIZES, KEYS, next).forEach((xs, i) => samples[i].push(...xs));
+  return samples[0].length < QUERIES * KEYS;
+}
 function scaleNow(d) {
-  // both ways: the spread of the scores, the mean softmax over 64 keys
-  samples ??= dotSamples(SIZES, PAIRS);
+  // both ways: the spread of the scores, the mean softmax over 64 keys of one query
   const raw = samples[SIZES.indexOf(d)],
-    scaled = raw.map((x) => x / Math.sqrt(d));
+    scaled = raw.map((x) => x / Math.sqrt(d)),
+    PAIRS = raw.length;
   const measure = (xs) => {
     const share = KEYS / PAIRS,
       weights = new Array(KEYS).fill(0); // the mean of many softmaxes, each sorted
@@ -84,7 +92,7 @@ function chart(name, m, edge) {
   const entropyText = t("scale.of", { x: num(m.entropy, 2), all: num(Math.log(KEYS), 2) });
   const facts = [
     ["sd", num(m.sd, 2)],
-    ["top", percent(m.top, 1)],
+    ["top", percent(m.top, 0)],
     ["entropy", entropyText],
   ];
   const fact = ([k, v]) =>
@@ -100,6 +108,7 @@ function chart(name, m, edge) {
   );
 }
 export function drawScale() {
+  if (moreSamples()) later(drawScale);
   const d = SIZES.includes(state.d) ? state.d : 64,
     both = scaleNow(d),
     edge = Math.max(4, 3.6 * both.raw.sd);

@@ -1,4 +1,7 @@
 // A window of W tokens beside attention: what falls out of it, and what it costs to make it wider.
+import { ask, live } from "./live.js";
+import { barCell } from "./viewer.js";
+import { chance } from "./next.js";
 import { ATTENTION_WEIGHTS, clamp, windowWeights } from "./core.js";
 import { $, el, num, redraw, segment, set, slider, state, t } from "./ui.js";
 
@@ -48,6 +51,40 @@ function answer(target) {
       : t(has ? "window.yes" : "window.no", { gap: num(gap, 0), W: num(state.W, 0), lost: num(lost, 0) });
   return el("p", { class: `callout ${has ? "right" : "lost"}`, role: "status", id: "window-note", text });
 }
+// What the runs of a live page really give the word there, each with all that it can see.
+const chances = new Map(); // target -> [[run, probability], ...]
+function realChances(target) {
+  const box = el("div", { id: "window-runs" }),
+    piece = STORY[target];
+  if (!live.on || target < 2) return box;
+  const show = (list) => {
+    const rows = list.map(([name, p]) =>
+      el(
+        "tr",
+        { "data-run": name },
+        el("th", { scope: "row", text: name }),
+        barCell(p),
+        el("td", { class: "n", text: chance(p) }),
+      ),
+    );
+    redraw(
+      box,
+      el("h3", { text: t("window.runs", { q: piece.trim() }) }),
+      el("table", { class: "bars wide" }, el("tbody", {}, ...rows)),
+    );
+  };
+  if (chances.has(target)) show(chances.get(target));
+  else realChance(target).then(show);
+  return box;
+}
+async function realChance(target) {
+  const text = STORY.slice(1, target).join(""),
+    list = [];
+  for (const [run, { name }] of live.runs.entries())
+    list.push([name, await ask("chance", { run, text, word: STORY[target] })]);
+  chances.set(target, list);
+  return list;
+}
 function price() {
   const top = windowWeights(512);
   const bar = (k, x, label) => {
@@ -72,7 +109,7 @@ export function drawWindow() {
   const body = $("#window-body"),
     target = Math.min(state.wt ?? TARGET, STORY.length - 1),
     old = $("#width", body);
-  const live = el("div", { id: "window-live" }, storyStrip(target), answer(target), price());
+  const live = el("div", { id: "window-live" }, storyStrip(target), answer(target), realChances(target), price());
   if (old && old.dataset.lang === state.lang) {
     const held = document.activeElement?.dataset?.key;
     $("#window-live").replaceWith(live);

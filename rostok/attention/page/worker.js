@@ -152,6 +152,19 @@ export class LiveRun {
       ...model.contributions(t, chosen, other),
     };
   }
+  // The probability of a word after a text: of all its tokens, one after another. What the page shows stays as it is.
+  chance(text, word) {
+    const from = this.encode(text).ids.length,
+      { ids } = this.encode(text + word);
+    this.trial ??= this.make();
+    this.trial.run(ids);
+    let sum = 0;
+    for (let t = from; t < ids.length; t++) {
+      const logits = this.trial.logits(t - 1);
+      sum += logits[ids[t]] - guessesOf(logits, this.products).sum;
+    }
+    return Math.exp(sum);
+  }
   // The guess at token t with one head more switched off: [logarithm of the probability of id, loss of the text].
   without(head, t, id) {
     const base = this.shown();
@@ -193,11 +206,12 @@ async function openRuns({ runs, tokenizer, code }) {
 function memoryOf({ config, header }) {
   const numbers = header.reduce((a, [, , shape]) => a + shape.reduce((x, y) => x * y, 1) * 4 + 32, 0);
   const M = header.find(([name]) => name === "blocks.0.mlp.gate.weight")?.[2][0];
-  return numbers + (config.kind === "gpt" ? 3 * Gpt.bytes(config, M) : WindowMlp.bytes(config));
+  return numbers + (config.kind === "gpt" ? 3 * Gpt.bytes(config, M) : 2 * WindowMlp.bytes(config));
 }
 
 // ---- questions
 let opened = null,
+  opening = null,
   stopped = 0;
 const channel = typeof MessageChannel === "undefined" ? null : new MessageChannel();
 // Lets the next question in. A message comes at once; a timer would wait 4 ms.
@@ -213,10 +227,12 @@ const editOf = ({ heads = [], mlps = [], closed = [] } = {}) => ({
 });
 const ANSWERS = {
   async open(asked) {
-    opened = await openRuns(asked);
+    opening = openRuns(asked);
+    opened = await opening;
     return { products: opened.products.name, why: opened.products.why };
   },
   document: ({ run, text, edit }) => opened.runs[run].document(text, editOf(edit)),
+  chance: ({ run, text, word }) => opened.runs[run].chance(text, word),
   heads: ({ run }) => opened.runs[run].heads(),
   logits: ({ run, t }) => Array.from(opened.runs[run].shown().logits(t)),
   steps: ({ run, layer, head }) => opened.runs[run].steps(layer, head),
@@ -263,6 +279,7 @@ const ANSWERS = {
 };
 async function answer({ data: { number, ask, ...asked } }) {
   try {
+    if (ask !== "open") await opening; // asked early: it waits
     const value = await ANSWERS[ask](asked, number);
     postMessage({ number, value }, value?.maps ? Object.values(value.maps).map((x) => x.buffer) : []);
   } catch (error) {
