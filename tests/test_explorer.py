@@ -239,6 +239,15 @@ def test_programs_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -
         assert capsys.readouterr().out == program["output"]
 
 
+def test_stories_speak_the_language_of_the_tokenizer(tiny_texts: list[str]) -> None:
+    russian = train_tokenizer([story for story, _, _ in explorer.RUSSIAN.values()] * 3, 400)
+    assert explorer.stories(russian) is explorer.RUSSIAN
+    assert explorer.stories(train_tokenizer(tiny_texts, 300)) is explorer.STORIES
+    for story, query, key in (*explorer.RUSSIAN.values(), *explorer.STORIES.values()):
+        assert query in story
+        assert key in story
+
+
 # ---- the command ----
 
 

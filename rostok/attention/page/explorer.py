@@ -39,6 +39,7 @@ from rostok.attention.page import codec, live
 from rostok.attention.reference import forward, rms_norm, rope, softmax
 from rostok.errors import UserError
 from rostok.files import check_out, write_out
+from rostok.text.tokenizer import Tokenizer
 
 FORMAT, VERSION = "rostok-attention", 1
 SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change",
@@ -84,6 +85,38 @@ STORIES: dict[str, tuple[str, str, str]] = {
         "Zorbin",
     ),
 }  # fmt: skip
+# The same for a tokenizer that has learned Russian.
+RUSSIAN: dict[str, tuple[str, str, str]] = {
+    "he": (
+        "Жил-был мальчик, которого звали Том. У Тома был красный мяч. Однажды мяч укатился под большой куст. "
+        "Том искал и искал его. Потом он увидел что-то красное и улыбнулся.",
+        "он",
+        "Том",
+    ),
+    "doll": (
+        "У Маши была новая кукла. Маша брала куклу всюду: в парк, в магазин и к бабушке. Вечером Маша очень устала. "
+        "Она умылась, поцеловала маму и положила куклу",
+        "положила",
+        "куклу",
+    ),
+    "name": (
+        "Жил-был маленький дракон. Его звали Зорбин Плакс. Он жил на зелёном холме и боялся темноты. Однажды ночью на "
+        "холм упала маленькая звезда, и она тоже боялась. «Не плачь, — сказал Зорбин Плакс. — Я разведу для тебя "
+        "огонь». С тех пор Зорбин Плакс больше не боялся.",
+        "Зорбин",
+        "Зорбин",
+    ),
+}  # fmt: skip
+
+
+def stories(tokenizer: Tokenizer) -> dict[str, tuple[str, str, str]]:
+    """The built-in stories in the language that the tokenizer spells in fewer tokens a word."""
+
+    def tokens_a_word(texts: Mapping[str, tuple[str, str, str]]) -> float:
+        text = " ".join(story for story, _, _ in texts.values())
+        return len(tokenizer.encode(text)) / len(text.split())
+
+    return RUSSIAN if tokens_a_word(RUSSIAN) < tokens_a_word(STORIES) else STORIES
 
 
 # ---- one run on one text -> a document ---------------------------------------------------------------------
@@ -589,7 +622,7 @@ def run_live(args: argparse.Namespace, out: Path) -> int:
     if args.demo or args.steps or out.suffix.lower() != ".html":
         raise UserError("--live wants a run and an --out that ends in .html, without --demo and --steps")
     runs = open_runs(args, ("gpt", "window-mlp"))
-    texts = {name: (text, look) for name, (text, *look) in _texts(args).items()}
+    texts = {name: (text, look) for name, (text, *look) in _texts(args, runs[0].tokenizer).items()}
     ids = {
         name: [subject.encode(text, "head", True)[0] for subject in runs] for name, (text, _) in texts.items()
     }
@@ -648,7 +681,7 @@ def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
     """A document for every text and run that the words ask for."""
     runs = open_runs(args)
     out = []
-    for name, (text, *look) in _texts(args).items():
+    for name, (text, *look) in _texts(args, runs[0].tokenizer).items():
         for number, subject in enumerate(runs):
             ids, dropped = subject.encode(text, args.on_long, args.allow_empty)
             steps = _steps(args.steps, subject.n_layer, subject.n_head) if not number else None
@@ -658,10 +691,10 @@ def run_documents(args: argparse.Namespace) -> list[dict[str, Any]]:
     return out
 
 
-def _texts(args: argparse.Namespace) -> dict[str, tuple[str, ...]]:
+def _texts(args: argparse.Namespace, tokenizer: Tokenizer) -> dict[str, tuple[str, ...]]:
     """Name -> (text, query word, key word) or (text,)."""
     if args.text is None and args.file is None:
-        return dict(STORIES)
+        return dict(stories(tokenizer))
     text = read_text(args)
     return {"own": (text, args.query, args.key) if args.query is not None else (text,)}
 
