@@ -110,8 +110,10 @@ function theme() {
   readColours();
 }
 async function below() {
-  const { doc } = panels.a;
-  if (doc.live && !doc.kinds && (await kinds(doc)) && doc === panels.a.doc) panels.a.controls();
+  for (const panel of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) {
+    const { doc } = panel;
+    if (doc.live && !doc.kinds && (await kinds(doc)) && doc === panel.doc) panel.controls();
+  }
   drawHeads();
   drawChange();
   drawWay();

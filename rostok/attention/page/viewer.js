@@ -153,8 +153,7 @@ export class Panel {
       // the same buttons: press others
       press(this.top, t("layer"), this.layer);
       press(this.top, t("head"), this.head);
-      const kind = this.label();
-      if (kind) this.top.lastChild.replaceWith(kind);
+      this.top.lastChild.replaceWith(this.label());
       return;
     }
     this.about = about;
@@ -185,7 +184,7 @@ export class Panel {
   }
   label() {
     const head = this.doc.heads?.find((x) => x.layer === this.layer && x.head === this.head);
-    if (!head) return null;
+    if (!head) return el("p", { class: "kind" }); // kinds come after the maps
     const kind = [head.label].flat()[0],
       score = head.scores?.[kind];
     const base = score && num(score.base ?? this.doc.even[kind], 2);

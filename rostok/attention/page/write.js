@@ -51,10 +51,16 @@ export function drawWrite() {
     numberField("count", "count", 1, 2000, 1),
   ];
   const go = button(t("write.go"), () => (writing ? stopWriting() : writeOn()), { id: "write", class: "button main" });
+  const how = el(
+    "details",
+    { class: "how" },
+    el("summary", { text: t("write.how") }),
+    el("div", { class: "row write-row" }, heat, ...fields),
+  );
   redraw(
     box,
     area,
-    el("div", { class: "row write-row" }, go, heat, ...fields),
+    el("div", { class: "row write-go" }, go, how),
     el("p", { class: "small", id: "write-note", role: "status" }),
     el("div", { id: "write-step", class: "small" }),
   );
