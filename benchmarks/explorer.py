@@ -32,7 +32,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from rostok.attention.page import explorer  # noqa: E402
+from rostok.attention.page import assemble, document  # noqa: E402
 from rostok.errors import UserError, run_main  # noqa: E402
 
 SECTIONS = ["viewer", "heads", "steps", "plane", "scale", "mask", "window", "quiz"]
@@ -80,7 +80,7 @@ def random_document(length: int = 512) -> dict[str, Any]:
         weights |= {f"blocks.{layer}.{name}": value for name, value in drawn.items()}
     weights = {name: value.astype(np.float32) for name, value in weights.items()}
     ids = [0, *rng.integers(1, V, length - 1).tolist()]
-    return explorer.document(weights, config, ids, Words())
+    return document.document(weights, config, ids, Words())
 
 
 def open_browser(folder: Path) -> Any:
@@ -230,7 +230,7 @@ def main(argv: Sequence[str]) -> int:
             subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
         elif not args.page:
             start = time.monotonic()
-            page.write_text(explorer.page([random_document()]), "utf-8")
+            page.write_text(assemble.page([random_document()]), "utf-8")
             built = time.monotonic() - start
         browser = open_browser(Path(scratch) / "profile")
         try:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from rostok.attention.page import explorer
+from rostok.attention.page import document
 
 STORY = "Once upon a time there was a boy named Tom. Tom had a red ball. Then he smiled and Tom ran"
 TOM = STORY.split(" ")
@@ -66,4 +66,4 @@ def toy(
     kinds = list(dict.fromkeys(words))
     pieces = Spelling([*kinds, *(f" w{i}" for i in range(config["vocab_size"] - 1 - len(kinds)))])
     ids = [0, *(kinds.index(word) + 1 for word in words)]
-    return explorer.document(weights(config, seed), config, ids, pieces, **more)
+    return document.document(weights(config, seed), config, ids, pieces, **more)

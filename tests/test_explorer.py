@@ -19,13 +19,13 @@ from safetensors.numpy import save
 import attend
 from rostok.attention.by_hand.examples import EXAMPLES
 from rostok.attention.heads import scores
-from rostok.attention.page import codec, explorer
+from rostok.attention.page import assemble, codec, demo, document, stories
 from rostok.attention.reference import forward, rms_norm, softmax
 from rostok.errors import UserError, run_main
 from rostok.text.tokenizer import train_tokenizer
 
 ROUGH = {**settings(), "norm_eps": 0.05}  # an eps that a step without it would miss
-STRINGS = explorer.strings()
+STRINGS = assemble.strings()
 
 
 def patterns(length: int, heads: int = 5, seed: int = 0) -> np.ndarray:
@@ -122,15 +122,15 @@ def test_head_scores_know_their_heads() -> None:
     length, cells = len(ids), scores.kind_cells(ids, 0)
     heads = []
     for name in names:
-        where = cells[explorer.KINDS[name]].astype(float)
+        where = cells[document.KINDS[name]].astype(float)
         where[~where.any(-1), 0] = 1
         heads.append(where / where.sum(-1, keepdims=True))
     even = np.tri(length) / np.arange(1, length + 1)[:, None]
-    records = explorer.head_scores(np.stack([*heads, even])[None], ids, 0)
+    records = document.head_scores(np.stack([*heads, even])[None], ids, 0)
     assert [record["label"] for record in records] == [*names, "other"]
     for record, name in zip(records, names, strict=False):
         assert record["scores"][name]["v"] == pytest.approx(1)
-    baseline = explorer.even_scores(ids, 0)
+    baseline = document.even_scores(ids, 0)
     for kind in names:
         assert records[-1]["scores"][kind]["v"] == pytest.approx(baseline[kind], abs=1e-3)
     assert records[-1]["scores"]["entropy"]["v"] == pytest.approx(1)
@@ -150,7 +150,7 @@ def test_grouped_queries_and_partial_letters() -> None:
     for layer in range(2):
         tensors[f"blocks.{layer}.attn.qkv.weight"] = tensors[f"blocks.{layer}.attn.qkv.weight"][: (4 + 4) * 8]
     pieces = Spelling([b"\xd0", b"\x96", *(f"w{i}" for i in range(61))])
-    doc = explorer.document(tensors, config, [0, 1, 2, 3], pieces, steps=[(0, 3)])
+    doc = document.document(tensors, config, [0, 1, 2, 3], pieces, steps=[(0, 3)])
     assert doc["text"]["pieces"] == ["◆", "⟨D0⟩", "⟨96⟩", "w0"]
     assert doc["text"]["partial"] == [False, True, True, False]
     assert doc["qkv"]["heads"][0]["head"] == 3
@@ -161,7 +161,7 @@ def test_nan_weights_are_refused() -> None:
     tensors = weights(config)
     tensors["blocks.1.attn.qkv.weight"][:] = np.nan
     with pytest.raises(UserError, match="layer 2 of rostok gives weights that are not numbers"):
-        explorer.document(tensors, config, [0, 1], Spelling([f"{i}" for i in range(63)]))
+        document.document(tensors, config, [0, 1], Spelling([f"{i}" for i in range(63)]))
 
 
 # ---- the page ----
@@ -169,8 +169,8 @@ def test_nan_weights_are_refused() -> None:
 
 def test_page_is_one_closed_file() -> None:
     doc = toy(NASTY)
-    text = explorer.page([doc], title="</title><b>")
-    assert text == explorer.page([doc])[:0] + explorer.page(
+    text = assemble.page([doc], title="</title><b>")
+    assert text == assemble.page([doc])[:0] + assemble.page(
         [doc], title="</title><b>"
     )  # the same bytes each time
     assert "http" not in re.sub(r"http-equiv", "", text)
@@ -190,13 +190,13 @@ def test_page_sizes() -> None:
     config = settings(8, 6, 64, vocab_size=70)
     words = [f" w{i}" for i in range(63)]
     assert (
-        len(explorer.page([toy(words, config=config)]).encode()) < 340_000
+        len(assemble.page([toy(words, config=config)]).encode()) < 340_000
     )  # 64 tokens x 48 heads of pure noise
-    assert len(explorer.page(explorer.demo_documents()).encode()) < 250_000
+    assert len(assemble.page(demo.demo_documents()).encode()) < 250_000
 
 
 def test_demo_heads_follow_their_rules() -> None:
-    for doc in explorer.demo_documents():
+    for doc in demo.demo_documents():
         assert [h["label"] for h in doc["heads"]] == [
             "previous",
             "start",
@@ -215,8 +215,8 @@ def test_strings_are_whole() -> None:
     for key in english:
         assert set(re.findall(r"\{\w+\}", english[key])) == set(re.findall(r"\{\w+\}", russian[key])), key
         assert english[key].strip(), key
-    code = "".join(path.read_text("utf-8") for path in explorer.ASSETS.glob("*.js"))
-    code += (explorer.ASSETS / "page.html").read_text("utf-8")
+    code = "".join(path.read_text("utf-8") for path in assemble.ASSETS.glob("*.js"))
+    code += (assemble.ASSETS / "page.html").read_text("utf-8")
     used = set(re.findall(r"\"([a-z]+(?:\.[\w.]+)*)\"", code)) & english.keys()
     used |= set(re.findall(r"data-i(?:-label)?=\"([\w.]+)\"", code))
     stems = set(re.findall(r"`([a-z]+\.(?:[a-z]+\.)?)\$\{", code))
@@ -226,24 +226,24 @@ def test_strings_are_whole() -> None:
 
 
 def test_contents_of_the_page_are_the_examples() -> None:
-    shown = explorer._examples()
-    assert [row["handle"] for row in shown["examples"]] == explorer.CARDS
-    assert all(handle in EXAMPLES for handle in explorer.CARDS)
+    shown = assemble._examples()
+    assert [row["handle"] for row in shown["examples"]] == assemble.CARDS
+    assert all(handle in EXAMPLES for handle in assemble.CARDS)
     for card in shown["examples"]:
         assert {value["name"] for value in card["values"]} == EXAMPLES[card["handle"]].exact.keys()
 
 
 def test_programs_print_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> None:
-    for program in explorer._examples()["programs"]:
+    for program in assemble._examples()["programs"]:
         exec(program["code"], {})
         assert capsys.readouterr().out == program["output"]
 
 
 def test_stories_speak_the_language_of_the_tokenizer(tiny_texts: list[str]) -> None:
-    russian = train_tokenizer([story for story, _, _ in explorer.RUSSIAN.values()] * 3, 400)
-    assert explorer.stories(russian) is explorer.RUSSIAN
-    assert explorer.stories(train_tokenizer(tiny_texts, 300)) is explorer.STORIES
-    for story, query, key in (*explorer.RUSSIAN.values(), *explorer.STORIES.values()):
+    russian = train_tokenizer([story for story, _, _ in stories.RUSSIAN.values()] * 3, 400)
+    assert stories.stories(russian) is stories.RUSSIAN
+    assert stories.stories(train_tokenizer(tiny_texts, 300)) is stories.STORIES
+    for story, query, key in (*stories.RUSSIAN.values(), *stories.STORIES.values()):
         assert query in story
         assert key in story
 
@@ -423,7 +423,7 @@ def node() -> dict[str, Any]:
             )
     doc = toy(spaced(TOM), steps=[(1, 0)], config=ROUGH)
     asked = {"cases": cases, "doc": doc, "key": 15}
-    command = ["node", "--input-type=module", "--eval", NODE, str(explorer.ASSETS)]
+    command = ["node", "--input-type=module", "--eval", NODE, str(assemble.ASSETS)]
     done = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=60, encoding="utf-8"
     )
@@ -529,7 +529,7 @@ def test_scripts_share_one_scope() -> None:
     """In the page all scripts are one, so no two may declare one name; and a template must not break over lines."""
     if not shutil.which("node"):
         pytest.skip("node is not installed; the joined script is not read here")
-    script = explorer.script()
+    script = assemble.script()
     done = subprocess.run(
         ["node", "--input-type=module", "--check"], input=script, capture_output=True, text=True
     )
@@ -542,7 +542,7 @@ def test_functions_are_short() -> None:
     head = re.compile(
         r"^( *)(?:(?!if|for|while|switch|catch|}).*=>|(?:(?:export |async )*function|#?\w+\().*\)) \{$"
     )
-    for path in explorer.ASSETS.glob("*.js"):
+    for path in assemble.ASSETS.glob("*.js"):
         lines = path.read_text("utf-8").splitlines()
         for start, line in enumerate(lines):
             if found := head.match(line):

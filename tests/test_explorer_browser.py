@@ -16,7 +16,7 @@ import pytest
 from explorer_toy import NASTY, TOM, settings, spaced, toy
 from page_browser import PageBrowser, chromium, write_pages
 
-from rostok.attention.page import codec, explorer
+from rostok.attention.page import assemble, codec, demo
 from rostok.attention.reference import softmax
 
 
@@ -31,7 +31,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
     same = [" no"] * 511
     return {
         "main": main,
-        "demo": explorer.demo_documents(),
+        "demo": demo.demo_documents(),
         "one": [toy([])],
         "same": [toy(same, config=settings(1, 2), steps=[])],
     }
@@ -41,7 +41,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageBrowser]:
     folder, docs = tmp_path_factory.mktemp("pages"), documents()
     with chromium(folder) as session:
-        yield PageBrowser(session, write_pages(folder, {n: explorer.page(d) for n, d in docs.items()}), docs)
+        yield PageBrowser(session, write_pages(folder, {n: assemble.page(d) for n, d in docs.items()}), docs)
 
 
 def row_of(doc: dict[str, Any], layer: int, head: int, t: int) -> np.ndarray:
@@ -414,7 +414,7 @@ def test_russian_is_whole(browser: PageBrowser, page: str) -> None:
     browser.click('#langs [data-lang="ru"]')
     browser.wait("return /[а-я]/.test(document.querySelector('.thumb-kind').textContent + '')")
     browser.wait("return /[а-я]/.test(document.querySelector('#scale-charts .small').textContent)")
-    strings = explorer.strings()
+    strings = assemble.strings()
     english = {text for key, text in strings["en"].items() if text != strings["ru"][key] and len(text) > 2}
     shown = words(browser)
     assert english.isdisjoint(w.strip() for w in shown)

@@ -20,7 +20,7 @@ from explorer_toy import TOM, Spelling, settings, weights
 from model import build_model
 from rostok.attention.heads.ablate import silence
 from rostok.attention.heads.capture import Subject, open_subject
-from rostok.attention.page import explorer, live
+from rostok.attention.page import assemble, codec, document, live
 from rostok.attention.reference import forward
 from rostok.generation.generate import Sampling, apply_filters
 from rostok.runs import load_run
@@ -55,7 +55,7 @@ def node(code: str, asked: Any) -> Any:
     """What a few lines of JavaScript print, given `asked`; they can use the names that NODE defines."""
     if not shutil.which("node"):
         pytest.skip("node is not installed; the live model is not tested here")
-    command = ["node", "--input-type=module", "--eval", NODE + code, str(explorer.ASSETS)]
+    command = ["node", "--input-type=module", "--eval", NODE + code, str(assemble.ASSETS)]
     done = subprocess.run(
         command, input=json.dumps(asked), capture_output=True, text=True, timeout=120, encoding="utf-8"
     )
@@ -326,7 +326,7 @@ def test_a_live_document_equals_the_static_one(tiny_texts: list[str]) -> None:
     run = Subject("toy", weights(config), config, tokenizer)
     text = " ".join(TOM) + " ❤ Ж" + "\n" + " ".join(TOM[:9])
     ids, _ = run.encode(text, "head")
-    want = explorer.document(run.weights, config, ids, tokenizer, steps=[])
+    want = document.document(run.weights, config, ids, tokenizer, steps=[])
     got = node(
         """const { own, numbers } = await open(asked.packed, "wasm"), bpe = new Bpe(asked.tokenizer), live = new LiveRun(asked.packed.config, numbers, own, bpe);
         live.document("Another text, which is forgotten", edit({ heads: [1] }));
@@ -343,7 +343,7 @@ def test_a_live_document_equals_the_static_one(tiny_texts: list[str]) -> None:
     assert near(got["heads"], want["heads"])
     assert near(got["before"]["nll"], want["losses"]["nll"])
     assert got["cut"]["nll"][5] != pytest.approx(got["before"]["nll"][5], abs=1e-4)
-    triangle = explorer.codec.decode(want)[:, :, *np.tril_indices(len(ids))]
+    triangle = codec.decode(want)[:, :, *np.tril_indices(len(ids))]
     np.testing.assert_allclose(got["maps"], triangle.ravel(), atol=0.004)
 
 

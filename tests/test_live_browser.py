@@ -2,6 +2,7 @@
 
 # ruff: noqa: E501  (lines of JavaScript)
 
+import argparse
 import json
 from argparse import Namespace
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def browser(
         tokenizer.save(folder / name)
     words = ["--text", TEXT, "--live", "--out", str(folder / "live.html")]
     compare = ["--compare", str(folder / "one"), "--compare", str(folder / "window")]
-    parser = explorer.argparse.ArgumentParser()
+    parser = argparse.ArgumentParser()
     explorer.add_arguments(parser)
     args: Namespace = parser.parse_args([str(folder / "toy"), *compare, *words])
     assert explorer.run(args) == 0
