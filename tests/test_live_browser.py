@@ -216,6 +216,15 @@ def test_two_runs_and_the_window(browser: PageBrowser, runs: dict[str, Subject])
     assert browser.readout("b")["start"] == pytest.approx(
         trace["blocks.0.attn.pattern"][h, 5, 0], abs=0.00051
     )
+    browser.open("live", "lang=en&cmp=1&run2=one&t=5&under=other")  # the loss of each token of both, and the difference
+    browser.wait("return document.querySelectorAll('#strip-b .tok').length > 20")
+
+    def nll(name: str) -> np.ndarray:
+        logits = forward(runs[name].weights, runs[name].config, ids).astype(np.float64)[:-1]
+        return -np.log(softmax(logits))[np.arange(len(ids) - 1), ids[1:]]
+
+    shown = [x.replace("−", "-") for x in browser.texts("#strip-a small")[1 : len(ids)]]
+    np.testing.assert_allclose([float(x) for x in shown], nll("toy") - nll("one"), atol=0.0051)
     browser.open("live", "lang=en&run=window&t=5")
     assert browser.js("return document.querySelector('.panel').classList.contains('no-maps')")
     assert len(browser.texts(".guesses .n")) == 5

@@ -115,10 +115,13 @@ async function below() {
     if (doc.live && !doc.kinds && (await kinds(doc)) && doc === panel.doc) panel.controls();
   }
   drawHeads();
+  await breath();
   drawChange();
   drawWay();
+  await breath();
   drawSteps();
 }
+const breath = () => new Promise((go) => later(go)); // a long text is drawn in several short tasks
 function still() {
   drawPlane();
   drawMask();
@@ -165,6 +168,7 @@ async function follow() {
   try {
     await Promise.all(wanted().map(ready));
     showNew();
+    if (panels.a.doc.text.T > 200) await new Promise((go) => setTimeout(go, 0));
     paintThumbs();
   } finally {
     busy = false;
