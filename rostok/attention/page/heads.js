@@ -61,13 +61,14 @@ function thumb(head) {
     "button",
     look,
     el("span", { class: "thumb-map" }, canvas),
-    el("span", { class: "thumb-name" }, `${l + 1}.${h + 1}`, el("b")),
+    el("span", { class: "thumb-name" }, `${l + 1}.${h + 1} `, el("b")),
+    " ",
     el("span", { class: "thumb-kind" }),
   );
 }
 // What changes with the text: the map, the kind and its score, what is switched off, how much the head matters.
 function dressThumb(node, doc, head, found) {
-  const { kind, own, words } = kindsText(head),
+  const { kind, own } = kindsText(head),
     [, name, what] = node.children;
   const shown = state.sort === "layer" || state.sort === "label" ? own : head.scores?.[state.sort];
   const at = head.layer * doc.model.n_head + head.head,
@@ -83,7 +84,7 @@ function dressThumb(node, doc, head, found) {
     effect === undefined ? 0 : Math.min(1, Math.sqrt(Math.abs(effect) / 2)).toFixed(3),
   );
   node.dataset.effect = effect === undefined ? "" : effect > 0 ? "up" : "down";
-  const label = `${head.layer + 1}.${head.head + 1} ${words}${effect === undefined ? "" : `, ${t("matter.thumb", { x: num(effect, 2) })}`}`;
+  const label = `${[`${head.layer + 1}.${head.head + 1}`, name.lastChild.textContent, what.textContent].filter(Boolean).join(" ")}${effect === undefined ? "" : `, ${t("matter.thumb", { x: num(effect, 2) })}`}`;
   node.title = label;
   node.setAttribute("aria-label", label);
 }

@@ -535,7 +535,7 @@ export class Panel {
     this.full.append(
       el(
         "div",
-        { class: "scroller table", tabindex: "0", role: "region", "aria-label": t("full.title", { n: row.length }) },
+        { class: "scroller table", tabindex: "0", role: "group", "aria-label": t("full.title", { n: row.length }) },
         table,
       ),
     );

@@ -34,7 +34,7 @@ function lensTable({ lens, chosen }) {
   );
   return el(
     "div",
-    { class: "scroller table" },
+    { class: "scroller table", tabindex: "0", role: "group", "aria-label": t("way.lens") },
     el("table", { class: "plain lens" }, el("thead", {}, head), el("tbody", {}, ...lens.map(row))),
   );
 }
