@@ -131,3 +131,5 @@ def chromium(folder: Path) -> Iterator[Any]:
         yield session
     finally:
         session.quit()
+        connection: Any = session.command_executor
+        connection.close()  # the sockets that it kept alive

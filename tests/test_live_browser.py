@@ -216,7 +216,9 @@ def test_two_runs_and_the_window(browser: PageBrowser, runs: dict[str, Subject])
     assert browser.readout("b")["start"] == pytest.approx(
         trace["blocks.0.attn.pattern"][h, 5, 0], abs=0.00051
     )
-    browser.open("live", "lang=en&cmp=1&run2=one&t=5&under=other")  # the loss of each token of both, and the difference
+    browser.open(
+        "live", "lang=en&cmp=1&run2=one&t=5&under=other"
+    )  # the loss of each token of both, and the difference
     browser.wait("return document.querySelectorAll('#strip-b .tok').length > 20")
 
     def nll(name: str) -> np.ndarray:
