@@ -5,7 +5,7 @@ import { docOf, docs, runs, texts, viewOf } from "./documents.js";
 import { state } from "./ui.js";
 
 const UNDER = ["weight", "p", "rank", "loss", "change", "other", "seen"];
-const SORT = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy", "matter"];
+const SORT = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
 const one = (list, word, otherwise) => (list.includes(word) ? word : otherwise);
 const form = (pattern, word) => (pattern.test(word ?? "") ? word : undefined);
 const preferred = () => ((navigator.language || "en").toLowerCase().startsWith("ru") ? "ru" : "en");

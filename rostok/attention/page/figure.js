@@ -25,13 +25,14 @@ function placesOf(doc) {
   });
   return out;
 }
-function tokenBox({ doc, token }, row, { x, y, w }, j) {
-  const future = j > token,
-    code = future ? 0 : shade(row[j]);
-  const ink = future ? css("--muted") : rampInk(code).replace(/var\((.*)\)/, (_, n) => css(n));
-  const mark = j === token ? ` stroke="${css("--mark")}" stroke-width="2"` : "";
-  const box = `<rect x="${x}" y="${y}" width="${w}" height="24" rx="4" fill="${future ? "url(#future)" : rampCss(code)}"${mark}/>`;
-  return box + textAt(x + w / 2, y + 17, LETTER, ink, doc.shown[j], ' text-anchor="middle"');
+function tokenBox({ token }, row, { x, y, w }, j) {
+  const fill = j > token ? "url(#future)" : rampCss(shade(row[j])),
+    mark = j === token ? ` stroke="${css("--mark")}" stroke-width="2"` : "";
+  return `<rect x="${x}" y="${y}" width="${w}" height="24" rx="4" fill="${fill}"${mark}/>`;
+}
+function tokenText({ doc, token }, row, { x, y, w }, j) {
+  const ink = j > token ? css("--muted") : rampInk(shade(row[j])).replace(/var\((.*)\)/, (_, n) => css(n));
+  return textAt(x + w / 2, y + 17, LETTER, ink, doc.shown[j], ' text-anchor="middle"');
 }
 function arcs(panel, places) {
   const middle = (j) => ({ x: places[j].x + places[j].w / 2, y: places[j].y });
@@ -192,8 +193,9 @@ export function viewFigure(panel) {
       `${readings}   ${t("read.future")} 0   ${t("read.sum")} ${num(r.sum, 3)}`,
       ' xml:space="preserve"',
     ),
-    arcs(panel, places),
     ...places.map((place, j) => tokenBox(panel, row, place, j)),
+    arcs(panel, places), // over the boxes, under the words
+    ...places.map((place, j) => tokenText(panel, row, place, j)),
     headMap(panel, mapTop),
     bars(panel, mapTop),
     "</svg>",
