@@ -449,6 +449,49 @@ def test_keys_leave_fields_alone(browser: PageBrowser) -> None:
     assert not browser.js("return document.querySelector('#keys').open")
 
 
+def test_keys_by_their_place_and_off(browser: PageBrowser) -> None:
+    """Under a Russian layout L is д; and single keys can be switched off, for people who speak to the computer."""
+    typed = "document.body.dispatchEvent(new KeyboardEvent('keydown', {key: 'д', code: 'KeyL', bubbles: true, cancelable: true}))"
+    browser.open("main")
+    browser.js(typed)
+    browser.wait("return document.documentElement.lang === 'ru'")
+    browser.js("document.querySelector('#keys-on').click()")
+    browser.js(typed)
+    assert browser.state().items() >= {"lang": "ru", "keys": "0"}.items()
+
+
+def test_exports_of_heads_and_numbers(browser: PageBrowser) -> None:
+    browser.open("main", "lang=en&l=2&h=1&cmp=1&run2=rostok")
+    browser.wait(
+        "return document.querySelector('#heads-controls .save') && document.querySelector('#readout-b b')"
+    )
+    browser.js("""window.saved = []; HTMLAnchorElement.prototype.click = function () { if (this.download) window.saved.push([this.download, this.href]); };
+        const make = URL.createObjectURL; window.blobs = []; URL.createObjectURL = (b) => { window.blobs.push(b); return make(b); };
+        document.querySelector('#heads-controls .save button').click(); document.querySelector('#viewer .save button').click();
+        [...document.querySelectorAll('#viewer-controls button')].pop().click()""")
+    sizes = []
+    for name, href in browser.js("return window.saved")[:2]:
+        assert name.endswith(".svg")
+        sizes.append(
+            browser.driver.execute_async_script(
+                "const [href, done] = arguments, i = new Image(); i.onload = () => done([i.width, i.height]); i.onerror = () => done(null); i.src = href",
+                href,
+            )
+        )
+    assert sizes[0] is not None
+    assert sizes[1][1] > 1200  # both panels, one under the other
+    csv = browser.driver.execute_async_script(
+        "const done = arguments[0]; window.blobs.pop().text().then(done)"
+    )
+    rows = [line.split(",") for line in csv.strip().split("\r\n")]
+    doc = browser.documents["main"][0]
+    T = doc["text"]["T"]
+    assert len(rows) == 1 + T * (T + 1) // 2
+    last = rows[-1]
+    assert last[:2] == [str(T - 1), str(T - 1)]
+    assert float(last[-2]) == pytest.approx(row_of(doc, 1, 0, T - 1)[-1], abs=1e-5)
+
+
 def test_tab_reaches_everything(browser: PageBrowser) -> None:
     """Every control can have the focus and shows it; a group of many (strip, grid, mask) is one stop."""
     browser.open("main")
