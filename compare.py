@@ -3,9 +3,11 @@
     python compare.py checkpoints/window-mlp checkpoints/gpt-1 checkpoints/rostok
     python compare.py checkpoints/window-mlp checkpoints/rostok --out report.md     # + report.json, report.csv, figures
     python compare.py RUN RUN --data data/other                                     # other held-out text
+    python compare.py a=RUN1,RUN2,RUN3 b=RUN4,RUN5,RUN6                             # two recipes, three seeds each
 
-Every target is scored once, each text alone (docs/perplexity.md has the protocol). Beside the runs are four
-models that only count. The first run named is the one that the others are measured against. There is no batch size
+Every target is scored once, each text alone (docs/perplexity.md has the protocol). Beside the runs are models
+that only count. Runs whose settings differ in `seed` alone are one row; its intervals know seeds as well as texts.
+ The first run named is the one that the others are measured against. There is no batch size
 to choose: numbers do not depend on one. Left out: other tasks than predicting text, and text that is in no shards
 folder (prepare.py makes one).
 """
@@ -37,7 +39,9 @@ from rostok.measuring.gains import (
     shown_less,
     sweep,
 )
-from rostok.measuring.ngrams import FIT_TOKENS, NGram, Uniform, fit_ngrams
+from rostok.measuring.ngrams import FIT_TOKENS, fit_ngrams, joined, uniform
+from rostok.measuring.overlap import in_common
+from rostok.measuring.recipes import named_runs, row_names, rows_of, settings_of
 from rostok.measuring.report import as_csv, as_markdown, as_text, same_targets, sweep_csv, tabulate
 from rostok.measuring.score import leak, score
 from rostok.measuring.tables import csv_text
@@ -47,6 +51,7 @@ from rostok.measuring.targets import (
     TargetList,
     Window,
     memory_windows,
+    one_recipe,
     stream_windows,
     target_list,
     text_windows,
@@ -65,7 +70,7 @@ FILES = ("out", "json", "csv", "tokens_html")  # the options that name a file to
 def options_of(argv: Sequence[str]) -> argparse.Namespace:
     parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="run folder, or one of its step folders")
+    add("runs", nargs="+", metavar="RUN", help="run folder, one of its step folders, or NAME=RUN,RUN,...")
     add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained on)")
     add("--texts", type=count, metavar="N", help="only the first N held-out texts")
     add("--protocol", choices=("texts", "disjoint"), default="texts", help="disjoint: blocks of one stream")
@@ -73,18 +78,21 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     add("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
     add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
     add("--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted")
-    add("--at", type=int, default=8, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
-    add("--at-targets", type=int, default=5000, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
+    add("--at", type=int, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
+    add("--at-targets", type=int, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
     add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")
     add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
     add("--tokens-html", metavar="FILE", help="a page: each token coloured by first run minus last run")
     add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
+    add("--wide", action="store_true", help="all columns of the tables, not only those that fit 80 characters")
+    add("--force", action="store_true", help="overwrite files that exist")
     options = parser.parse_args(argv)
     check_files(options)
-    if options.at < 0 or options.at_targets < 0:
+    if (options.at or 0) < 0 or (options.at_targets or 0) < 0:
         parser.error("--at and --at-targets must be 0 or more")
+    refuse_without_use(options)
     return options
 # fmt: on
 
@@ -92,11 +100,26 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
 def check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before the work, not after it. Raises UserError."""
     found = [
-        check_out(getattr(options, name), force=True, flag=f"--{name.replace('_', '-')}") for name in FILES
+        check_out(getattr(options, name), force=options.force, flag=f"--{name.replace('_', '-')}")
+        for name in FILES
     ]
     given = [path for path in found if path]
     if len(set(given)) < len(given):
         raise UserError("--out, --json, --csv and --tokens-html must be different files")
+
+
+def refuse_without_use(options: argparse.Namespace) -> None:
+    """Refuse options that would be ignored beside others, and fill in the defaults. Raises UserError."""
+    alone = {"--stride": options.stride, "--at": options.at, "--context-sweep": options.context_sweep}
+    for flag, value in alone.items():
+        if value and options.protocol == "disjoint":
+            raise UserError(
+                f"{flag} has no use with --protocol disjoint, which has windows of its own; leave it out"
+            )
+    if options.at_targets is not None and options.at == 0 and not (options.out or options.json):
+        raise UserError("--at-targets has no use with --at 0; leave one of them out")
+    options.at = 8 if options.at is None else options.at
+    options.at_targets = 5000 if options.at_targets is None else options.at_targets
 
 
 def count(text: str) -> int:
@@ -163,16 +186,17 @@ def refuse_lookahead(name: str, model: Any, windows: Sequence[Window]) -> None:
             )
 
 
-def counting_rows(data: Data, tokenizer: Tokenizer, targets: TargetList, limit: int) -> list[Entry]:
-    """Trigram, bigram, unigram, uniform, fitted on the training part of `data` under a tokenizer."""
-    size = tokenizer.vocab_size
-    models = fit_ngrams(texts_of(data, "train", tokenizer), size, targets.start_id, limit)
-    models["uniform"] = NGram(1, size, Uniform(size))
-    order = [name for name in ("trigram", "bigram", "unigram", "uniform") if name in models]
-    as_stored = tokenizer.sha256 == data.tokenizer_sha256
-    about = {"tokens": min(limit, data.split("train").tokens) if as_stored else None}
+def counting_rows(
+    training: np.ndarray, offsets: np.ndarray, targets: TargetList, size: int, seen: int
+) -> list[Entry]:
+    """Kneser-Ney from the longest order down, unigram and uniform, fitted on training ids; `seen`: the order of a
+    window model's own view."""
+    orders = sorted({2, 3, 5, seen})
+    models = {"uniform": uniform(size), **fit_ngrams(training, offsets, size, targets.start_id, orders)}
+    about = {"tokens": len(training)}
     return [
-        Entry(name, models[name].order - 1, targets, models[name].losses(targets), about) for name in order
+        Entry(name, model.order - 1, targets, model.losses(targets), about, counts=True)
+        for name, model in reversed(models.items())
     ]
 
 
@@ -190,19 +214,20 @@ def full_precision() -> Iterator[None]:
 # 3. From the command line to the table
 
 
-def row_names(runs: Sequence[Run]) -> list[str]:
-    """Folder names; with the step where one comes twice."""
-    names = [run.folder.resolve().name for run in runs]
-    return [
-        name if names.count(name) == 1 else f"{run.folder}/{run.step_folder.name}"
-        for name, run in zip(names, runs, strict=True)
-    ]
+def load(path: str, options: argparse.Namespace, device: str) -> Run:
+    if options.step and (Path(path) / "state.json").is_file():
+        raise UserError(
+            f"{path} is one step of a run; leave --step {options.step} out, or name its run folder"
+        )
+    return load_run(path, build_model, options.step, device)
 
 
 def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
     """Load, score and tabulate: the result for JSON, and the files that --out and --tokens-html ask for, by ending."""
     device, _ = choose_device(options.device)
-    runs = [load_run(path, build_model, options.step, str(device)) for path in options.runs]
+    given = named_runs(options.runs)
+    runs = [load(path, options, str(device)) for _, path in given]
+    groups = rows_of(given, runs)
     folders = [Path(options.data) if options.data else data_of(run.folder, run.config) for run in runs]
     opened = {folder: open_data(folder) for folder in dict.fromkeys(folders)}
     lists: dict[tuple[Path, str], TargetList] = {}
@@ -222,25 +247,57 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     same_targets(
         [Entry(name, 0, its, NO_LOSSES) for name, _, its in named]
     )  # refuse before the work, not after it
-    if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
-        raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
+    refuse_for_these(runs, targets, options)
     with full_precision():
-        rows = [score_run(name, run, its, options) for name, run, its in named]
-        counted = counting_rows(data, counter, own, options.ngram_tokens)
-        extra, files = study(runs, rows, counted, options)
+        scored = [score_run(name, run, its, options) for name, run, its in named]
+        rows = [one_recipe(name, [scored[i] for i in group]) for name, group in groups]
+        for row, settings in zip(rows, settings_of(groups, runs), strict=True):
+            row.about["settings"] = settings
+        training, offsets = joined(texts_of(data, "train", counter), options.ngram_tokens)
+        seen = max([sees(run.model) for run in runs if is_window(run.model)] or [8]) + 1
+        counted = counting_rows(training, offsets, own, counter.vocab_size, seen)
+        firsts = [group[0] for _, group in groups]
+        extra, files = study(
+            [runs[i].model for i in firsts], [scored[i] for i in firsts], rows, counted, options
+        )
+    common, clean = in_common(own, training)
     told: dict[str, Any] = {
         "data": str(folders[0]),
         "protocol": protocol_words(options),
         "arithmetic": f"float32 on {device}",
         "notes": notes(runs, folders, opened),
+        "common": common,
     }
+    if shared and 0 < len(clean) < own.n_texts:
+        indices, part = own.indices(clean.tolist()), own.subset(clean.tolist())
+        told["clean"] = tabulate([row.at(indices, part) for row in [*rows, *counted]])
     return tabulate([*rows, *extra.pop("rows"), *counted]) | told | extra, files
 
 
+def refuse_for_these(runs: Sequence[Run], targets: Sequence[TargetList], options: argparse.Namespace) -> None:
+    """Refuse options that these runs have no use for. Raises UserError."""
+    if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
+        raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
+    contexts = [sees(run.model) for run in runs if not is_window(run.model)]
+    if options.stride and not contexts:
+        raise UserError("--stride has no use for window models alone; leave it out")
+    if options.at > 8 and contexts and options.at >= max(contexts):
+        raise UserError(
+            f"--at {options.at} is not less than any context ({max(contexts)}); give a smaller number"
+        )
+
+
 def study(
-    runs: Sequence[Run], rows: list[Entry], counted: list[Entry], options: argparse.Namespace
+    models: Sequence[Any],
+    rows: list[Entry],
+    recipes: list[Entry],
+    counted: list[Entry],
+    options: argparse.Namespace,
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Where the gain comes from. What is asked for, and can be had: one tokenizer, each text alone."""
+    """Where the gain comes from. What is asked for, and can be had: one tokenizer, each text alone.
+
+    models and rows: the first seed of each recipe, which stands for it where a model is run again.
+    """
     extra: dict[str, Any] = {"rows": []}
     files: dict[str, Any] = {}
     alike = all(row.targets.sha256 == rows[0].targets.sha256 for row in [*rows, *counted])
@@ -252,7 +309,6 @@ def study(
     if not alike or options.protocol == "disjoint":
         return extra, files
     chosen = sample_texts(rows[0].targets, options.at_targets or len(rows[0].targets))
-    models = [run.model for run in runs]
     if options.at:
         less, split = shown_less(models, rows, chosen, options.at)
         extra["split"] = split
@@ -262,7 +318,7 @@ def study(
             indices, part = rows[0].targets.indices(chosen), less[0].targets
             extra["narrow"] = tabulate([*(row.at(indices, part) for row in rows), *less])
     if options.out or options.json:
-        shown = [*rows, *counted[:-1]]
+        shown = [*recipes, *counted[:-1]]
         targets, losses = rows[0].targets, [row.losses for row in shown]
         bins = by_position(targets, losses, position_bins(int(targets.position.max())))
         extra["by_position"] = {"names": [row.name for row in shown], "bins": bins}
@@ -313,7 +369,7 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
 def main(argv: Sequence[str]) -> int:
     options = options_of(argv)
     result, files = compare(options)
-    print(as_text(result))
+    print(as_text(result, options.wide))
     as_json = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if options.out:
         write_report(Path(options.out), result, files, as_json)

@@ -24,18 +24,21 @@ from rostok.training.optim import OptimConfig, build_optimizer
 MakeRun = Callable[..., Path]
 
 
-def untrained_run(folder: Path, config: GPTConfig | WindowMLPConfig, data: Data, **state) -> Path:
+def untrained_run(
+    folder: Path, config: GPTConfig | WindowMLPConfig, data: Data, seed: int = 0, lr: float = 0.001, **state
+) -> Path:
     """A run folder as train.py leaves it, with weights drawn at random."""
     tokenizer = load_tokenizer(data.folder)
     model = build_model(
         dataclasses.replace(config, vocab_size=tokenizer.vocab_size, start_id=tokenizer.start_id)
     )
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(f"data: {{path: {json.dumps(str(data.folder))}}}\n", encoding="utf-8")
+    settings = {"data": {"path": str(data.folder)}, "seed": seed, "optim": {"lr": lr}, "name": folder.name}
+    (folder / "config.yaml").write_text(json.dumps(settings), encoding="utf-8")  # JSON is YAML
     tokenizer.save(folder)
     record = {
         "model": dataclasses.asdict(model.config),
@@ -72,7 +75,7 @@ def small_data(folder: Path, held_out: list[str], like: Data | None = None, voca
 
 def result_of(tmp_path: Path, *words: str) -> dict:
     """The JSON of one comparison."""
-    assert compare.main([*words, "--json", str(tmp_path / "result.json")]) == 0
+    assert compare.main([*words, "--json", str(tmp_path / "result.json"), "--force"]) == 0
     return json.loads((tmp_path / "result.json").read_text(encoding="utf-8"))
 
 
@@ -101,6 +104,8 @@ def test_all_rows_stand_on_the_same_targets(runs, tiny_data: Data, tmp_path, cap
         "gpt",
         "gpt, only 8",
         "gpt, ◆ and 8",
+        "9-gram",
+        "5-gram",
         "trigram",
         "bigram",
         "unigram",
@@ -169,7 +174,7 @@ def test_same_runs_give_the_same_bytes(runs, tmp_path, capsys) -> None:
         assert files["one"][figure].startswith(b"\x89PNG")
     assert "| pair |" in report
     assert files["one"]["t.csv"] == files["one"]["report.csv"]
-    assert files["one"]["report.csv"].count(b"\n") == 9
+    assert files["one"]["report.csv"].count(b"\n") == 11
 
 
 def test_a_sample_stands_in_a_table_of_its_own(runs, tmp_path, capsys) -> None:
@@ -200,6 +205,55 @@ def test_stride_and_number_of_texts(runs, tmp_path) -> None:
     three = result_of(tmp_path, *runs, "--texts", "3")
     assert three["held_out"]["texts"] == 3
     assert three["held_out"]["sha256"] != half["held_out"]["sha256"]
+
+
+# ---------------------------------------------------------------------------------------------------- seeds
+
+
+def test_runs_that_differ_in_their_seed_are_one_row(tiny_data: Data, tmp_path, capsys) -> None:
+    paths = [str(untrained_run(tmp_path / f"g-s{k}", TINY, tiny_data, seed=k)) for k in range(3)]
+    other = [str(untrained_run(tmp_path / f"h-s{k}", TINY, tiny_data, seed=k, lr=0.01)) for k in (3, 4)]
+    told = result_of(tmp_path, *paths, *other, "--at", "0", "--csv", str(tmp_path / "t.csv"))
+    first, second = told["rows"][:2]
+    assert [(row["name"], row["seeds"]) for row in told["rows"][:3]] == [
+        ("g-s*", 3),
+        ("h-s*", 2),
+        ("9-gram", 0),
+    ]
+    alone = [result_of(tmp_path, path, "--at", "0")["rows"][0]["nats"] for path in paths]
+    assert first["nats"] == pytest.approx(np.mean(alone))
+    assert first["seed_sd"] == pytest.approx(np.std(alone, ddof=1))
+    assert second["settings"] == {"optim.lr": "0.01", "seed": "3,4"}
+    assert second["verdict"] in ("better", "worse", "cannot tell")
+    low, high = second["difference_interval"]
+    assert second["smallest"] == pytest.approx((high - low) / 2)
+    head, line = (tmp_path / "t.csv").read_text(encoding="utf-8").splitlines()[:2]
+    assert head.endswith(",optim.lr,seed")
+    assert line.endswith(',0.001,"0,1,2"')
+    shown = capsys.readouterr().out
+    assert "2 seeds and 3 seeds could have shown" in shown
+    assert "g-s*: 3 seeds, standard deviation over seeds" in shown
+    named = result_of(tmp_path, "mine=" + ",".join(paths), *other, "--at", "0")
+    assert named["rows"][0]["name"] == "mine"
+    assert named["rows"][1]["difference_interval"] == second["difference_interval"]
+    assert max(map(len, shown.split("\n\n")[1].splitlines())) <= 80
+
+
+def test_one_seed_a_row_is_said_to_hold_on_these_texts(runs, tmp_path) -> None:
+    told = result_of(tmp_path, *runs, "--at", "0")
+    assert all("on these texts" in words for words in told["words"])
+    assert "verdict" not in told["rows"][1]
+
+
+def test_a_table_without_texts_of_new_characters(runs, tiny_data: Data, tmp_path, capsys) -> None:
+    data = small_data(tmp_path / "new", ["Tom ran home.", "Tom had a \u0416.", "Mia had a ball."], tiny_data)
+    told = result_of(tmp_path, *runs, "--data", str(data.folder), "--at", "0")
+    assert (told["common"]["new_texts"], told["common"]["characters"]) == (1, ["\u0416"])
+    plain = small_data(tmp_path / "plain", ["Tom ran home.", "Mia had a ball."], tiny_data)
+    without = result_of(tmp_path, *runs, "--data", str(plain.folder), "--at", "0")
+    assert [row["nats"] for row in told["clean"]["rows"]] == [row["nats"] for row in without["rows"]]
+    assert "clean" not in without
+    assert "hold characters that training never had: \u0416" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------------------------------------------- odd texts
@@ -325,12 +379,21 @@ def test_a_run_that_sees_the_future_is_refused(runs, tmp_path, capsys, monkeypat
         (["RUN", "--data", "nowhere"], "nowhere"),
         (["RUN", "--stride", "32"], "--stride must be from 1 to 31 for a context of 32. Got 32"),
         (["RUN", "--tokens-html", "x.html"], "name two such runs"),
+        (["RUN", "--protocol", "disjoint", "--stride", "4"], "--stride has no use with --protocol disjoint"),
+        (["RUN", "--protocol", "disjoint", "--at", "4"], "--at has no use with --protocol disjoint"),
+        (["RUN", "--at", "0", "--at-targets", "9"], "--at-targets has no use with --at 0"),
+        (["RUN", "--at", "32"], "--at 32 is not less than any context (32)"),
+        (["WINDOW", "--stride", "4"], "--stride has no use for window models alone"),
+        (["RUN/step-000010", "--step", "latest"], "is one step of a run; leave --step latest out"),
+        (["a=RUN,"], "wanted NAME=RUN,RUN,..."),
+        (["RUN", "--json", "compare.py"], "compare.py exists; give --force"),
         (["RUN", "--json", "/dev/null/x.json"], "/dev/null/x.json lies below a file"),
     ],
 )
 def test_one_line_for_what_cannot_be(runs, capsys, words: list[str], wanted: str) -> None:
     capsys.readouterr()
-    assert run_main(compare.main, [runs[1] if word == "RUN" else word for word in words]) == 2
+    words = [word.replace("RUN", runs[1]).replace("WINDOW", runs[0]) for word in words]
+    assert run_main(compare.main, words) == 2
     error = capsys.readouterr().err
     assert wanted in error
     assert error.count("\n") == 1
@@ -349,4 +412,4 @@ def test_a_run_named_twice_and_a_step_folder(runs, tmp_path) -> None:
     first, second = told["rows"][:2]
     assert first["nats"] == second["nats"]
     assert first["name"] == second["name"] == f"{runs[1]}/step-000010"
-    assert "cannot be told apart: +0.0000" in told["words"][0]
+    assert "on these texts: +0.0000" in told["words"][0]

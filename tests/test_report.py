@@ -22,8 +22,10 @@ def test_paired_bootstrap_sees_a_small_difference_that_single_intervals_hide() -
     assert better["interval"][1] > first["interval"][0]  # they overlap
     assert better["difference_interval"] == pytest.approx((-0.01, -0.01))
     assert same["difference_interval"][0] < 0 < same["difference_interval"][1]
-    assert result["words"][0] == "m1 is better than m0 by 0.0100 [0.0100, 0.0100] nats per token"
-    assert result["words"][1].startswith("m2 and m0 cannot be told apart: ")
+    assert (
+        result["words"][0] == "m1 is better than m0 on these texts by 0.0100 [0.0100, 0.0100] nats per token"
+    )
+    assert result["words"][1].startswith("cannot tell m2 from m0 on these texts: ")
     assert result["resampled"] == "100 texts"
 
 

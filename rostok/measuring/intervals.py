@@ -52,17 +52,15 @@ def mean_interval(values: np.ndarray, units: np.ndarray, seed: int = 0) -> tuple
 
 
 def verdict(first: str, second: str, difference: float, bounds: tuple[float, float] | None, unit: str) -> str:
-    """The plain words for first minus second (lower is better), with its interval."""
+    """The plain words for first minus second (lower is better), whose interval knows texts and no seeds."""
     if bounds is None:
         return f"{first} and {second}: too little text for an interval (difference {difference:+.4f} {unit})"
     low, high = bounds
     if low <= 0 <= high:
-        return (
-            f"{first} and {second} cannot be told apart: {difference:+.4f} [{low:+.4f}, {high:+.4f}] {unit}"
-        )
+        return f"cannot tell {first} from {second} on these texts: {difference:+.4f} [{low:+.4f}, {high:+.4f}] {unit}"
     if difference > 0:
         first, second, difference, low, high = second, first, -difference, -high, -low
-    return f"{first} is better than {second} by {-difference:.4f} [{-high:.4f}, {-low:.4f}] {unit}"
+    return f"{first} is better than {second} on these texts by {-difference:.4f} [{-high:.4f}, {-low:.4f}] {unit}"
 
 
 def group_sums(values: np.ndarray, units: np.ndarray) -> np.ndarray:

@@ -16,6 +16,9 @@ import numpy as np
 
 from rostok.errors import UserError
 from rostok.measuring.intervals import bootstrap, group_sums, interval, resampling_units, verdict
+from rostok.measuring.seeds import difference as difference_of
+from rostok.measuring.seeds import sentence as seeds_sentence
+from rostok.measuring.seeds import spread_of_mean
 from rostok.measuring.tables import (
     bounds,
     csv_text,
@@ -43,33 +46,36 @@ def same_targets(rows: Sequence[Entry]) -> bool:
 
 
 def tabulate(rows: Sequence[Entry], seed: int = 0) -> dict[str, Any]:
-    """Numbers of every row and its difference from the first, with 95 % intervals of a paired bootstrap over texts."""
+    """Numbers of every row and its difference from the first, with 95 % intervals.
+
+    A paired bootstrap over texts; where both rows know what a seed does, Student's t over seeds and texts instead.
+    """
     same = same_targets(rows)
-    if same:
-        units = resampling_units(rows[0].targets)
-        sums = np.stack([group_sums(row.losses.nats, units) for row in rows])  # (K, U)
-        weights, unit = np.bincount(units).astype(np.float64), "nats per token"
-    else:  # different tokenizers, same text: compare bits per byte, without the closing ◆
-        sums = (
-            np.stack(
-                [group_sums(np.where(r.targets.ends, 0, r.losses.nats), r.targets.text_of) for r in rows]
-            )
-            / LN2
-        )
-        weights = group_sums(rows[0].targets.target_bytes, rows[0].targets.text_of)
-        unit = "bits per byte"
+    units = resampling_units(rows[0].targets) if same else rows[0].targets.text_of
+    per_unit = [sums_of(row, units, same) for row in rows]  # each (seeds, U)
+    weights = (
+        np.bincount(units).astype(np.float64) if same else group_sums(rows[0].targets.target_bytes, units)
+    )
+    unit = "nats per token" if same else "bits per byte"
+    sums = np.stack([each.mean(0) for each in per_unit])  # (K, U)
     draws = bootstrap(sums, weights, seed=seed) if np.count_nonzero(weights) > 1 else None
-    lines = [numbers(row) for row in rows]
+    lines, words = [numbers(row) for row in rows], []
     for k, line in enumerate(lines):
         line["interval"] = interval(draws[:, k]) if draws is not None else None
         line["difference"] = float((sums[k].sum() - sums[0].sum()) / weights.sum()) if weights.any() else 0.0
         line["difference_interval"] = interval(draws[:, k] - draws[:, 0]) if draws is not None and k else None
-    words = [
-        verdict(
-            lines[k]["name"], lines[0]["name"], lines[k]["difference"], lines[k]["difference_interval"], unit
-        )
-        for k in range(1, len(lines))
-    ]
+        if rows[k].seeds > 1 and draws is not None:
+            line["interval"] = spread_of_mean(per_unit[k], weights)
+            line["seed_sd"] = difference_of(per_unit[k], per_unit[k], weights).spread[0]
+        if k and draws is not None and knows_seeds(rows[k]) and knows_seeds(rows[0]):
+            found = difference_of(per_unit[k], per_unit[0], weights)
+            line |= {"difference_interval": (found.low, found.high), "smallest": found.smallest}
+            line["verdict"] = found.verdict
+            words.append(seeds_sentence(line["name"], lines[0]["name"], found, unit))
+        elif k:
+            words.append(
+                verdict(line["name"], lines[0]["name"], line["difference"], line["difference_interval"], unit)
+            )
     return {
         "held_out": held_out(rows[0].targets) | ({} if same else {"targets": None, "sha256": None}),
         "same_tokenizer": same,
@@ -79,6 +85,20 @@ def tabulate(rows: Sequence[Entry], seed: int = 0) -> dict[str, Any]:
         "rows": lines,
         "words": words,
     }
+
+
+def sums_of(row: Entry, units: np.ndarray, same: bool) -> np.ndarray:
+    """(seeds, U): nats of each unit; where tokenizers differ, bits without the closing ◆, which has no bytes."""
+    members = row.members or (row.losses,)
+    if same:
+        return np.stack([group_sums(one.nats, units) for one in members])
+    own = row.targets.text_of
+    return np.stack([group_sums(np.where(row.targets.ends, 0, one.nats), own) for one in members]) / LN2
+
+
+def knows_seeds(row: Entry) -> bool:
+    """Whether a row says what another seed would do: it has several, or it only counts."""
+    return row.seeds > 1 or row.counts
 
 
 def held_out(targets: TargetList) -> dict[str, Any]:
@@ -100,6 +120,7 @@ def numbers(row: Entry) -> dict[str, Any]:
     return {
         "name": row.name,
         "context": row.context,
+        "seeds": 0 if row.counts else row.seeds,
         "targets": len(nats),
         "nats_sum": float(nats.sum()),
         "nats": mean,
@@ -112,6 +133,7 @@ def numbers(row: Entry) -> dict[str, Any]:
     }
 
 
+CLEAN = "without the texts that hold characters which training never had"
 COLUMNS = (
     "nats/token",
     "[95 %]",
@@ -124,7 +146,7 @@ COLUMNS = (
 )
 
 
-def cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+def cells(result: dict[str, Any], wide: bool = True) -> tuple[list[str], list[list[str]]]:
     """Head and lines of the table of numbers, as strings."""
     head = ["model", "sees", *COLUMNS]
     lines = []
@@ -133,16 +155,19 @@ def cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
         line += [number(row["perplexity"]), f"{row['bits']:.3f}", number(row["bits_per_byte"], 4)]
         line += [f"{row['nats_on_ends']:.3f}", f"{row['accuracy']:.1%}"]
         lines.append([*line, difference(row)])
+    keep = range(len(head))
     if not result["same_tokenizer"]:  # a token is not the same thing for each row: what counts tokens goes
         keep = [0, 1, 6, 3, 9]
-        head = [head[i] for i in keep]
-        lines = [[line[i] for i in keep] for line in lines]
-    return head, lines
+    elif not wide:
+        keep = [0, 1, 2, 3, 4, 6]
+    return [head[i] for i in keep], [[line[i] for i in keep] for line in lines]
 
 
-def about_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Head and lines of the table of what the models are."""
-    head = ["model", "embedding", "first layer / blocks", "output", "all", "trained on tokens", "in seconds"]
+def about_cells(result: dict[str, Any], wide: bool = True) -> tuple[list[str], list[list[str]]]:
+    """Head and lines of the table of what the models are: sizes, and the settings in which the runs differ."""
+    differ = list(dict.fromkeys(name for row in result["rows"] for name in row.get("settings", {})))
+    sizes = ["embedding", "first layer / blocks", "output"] if wide else []
+    head = ["model", *sizes, "parameters", "tokens", "seconds", *(differ if wide else differ[:3])]
     lines = []
     for row in result["rows"]:
         groups = row.get("parameters")
@@ -150,10 +175,16 @@ def about_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
             continue
         inner = sum(n for name, n in groups.items() if name not in ("embedding", "head"))
         head_size = f"{groups['head']:,}" if groups["head"] else "tied"
-        line = [row["name"], f"{groups['embedding']:,}", f"{inner:,}", head_size, f"{sum(groups.values()):,}"]
+        line = [f"{groups['embedding']:,}", f"{inner:,}", head_size] if wide else []
         tokens, seconds = row.get("tokens"), row.get("seconds")
+        line += [f"{sum(groups.values()):,}", "?" if tokens is None else f"{tokens:,}"]
+        line += ["?" if seconds is None else f"{seconds:,.0f}"]
         lines.append(
-            [*line, "?" if tokens is None else f"{tokens:,}", "?" if seconds is None else f"{seconds:,.0f}"]
+            [
+                row["name"],
+                *line,
+                *(str(row.get("settings", {}).get(name, "")) for name in head[len(line) + 1 :]),
+            ]
         )
     return head, lines
 
@@ -178,21 +209,56 @@ def introduction(result: dict[str, Any]) -> list[str]:
             f"texts     SHA-256 {told['texts_sha256']}; the tokenizers differ: only bits per byte can be compared"
         )
     lines.append(f"protocol  {result.get('protocol', '?')}; {result.get('arithmetic', '?')}, sums in float64")
-    lines.append(
-        f"intervals 95 %, paired bootstrap over {result['resampled']}, 1,000 draws; one training seed a row"
-    )
-    return lines + [f"note      {note}" for note in result.get("notes", [])]
+    lines.append(f"intervals 95 %, {interval_words(result)}")
+    return lines + common_words(result) + [f"note      {note}" for note in result.get("notes", [])]
 
 
-def as_text(result: dict[str, Any]) -> str:
-    """The comparison for a terminal."""
-    parts = ["\n".join(introduction(result)), plain_table(*cells(result))]
-    about = about_cells(result)
+def interval_words(result: dict[str, Any]) -> str:
+    """What the intervals know."""
+    words = f"paired bootstrap over {result['resampled']}, 1,000 draws"
+    if any(row.get("seed_sd") is not None for row in result["rows"]):
+        return f"rows with several seeds: Student's t over seeds and texts together; others: {words}"
+    return f"{words}; one training seed a row, and another seed may move a row by more"
+
+
+def common_words(result: dict[str, Any]) -> list[str]:
+    """What the held-out text has that training never had, and what both have."""
+    common = result.get("common")
+    if not common:
+        return []
+    characters = " ".join(common["characters"][:20])
+    new = f"{common['new_targets']:,} targets in {common['new_texts']:,} texts hold characters that training never had"
+    return [
+        f"new       {new}" + (f": {characters}" if characters else ""),
+        f"overlap   {common['shared_texts']:,} texts share a run of {common['run']} tokens with the training text: "
+        f"{common['shared_share']:.1%} of the targets",
+    ]
+
+
+def seed_words(result: dict[str, Any]) -> list[str]:
+    return [
+        f"{row['name']}: {row['seeds']} seeds, standard deviation over seeds {row['seed_sd']:.4f} {result['unit']}"
+        for row in result["rows"]
+        if row.get("seed_sd") is not None
+    ]
+
+
+def as_text(result: dict[str, Any], wide: bool = False) -> str:
+    """The comparison for a terminal: tables of 80 columns, or all of their columns."""
+    width = None if wide else 80
+    parts = ["\n".join(introduction(result)), plain_table(*cells(result, wide), width)]
+    about = about_cells(result, wide)
     if about[1]:
-        parts.append(plain_table(*about))
-    parts.append("\n".join(result["words"]))
+        parts.append(plain_table(*about, width))
+    parts.append("\n".join([*result["words"], *seed_words(result)]))
+    if result.get("clean"):
+        parts += [
+            CLEAN + ":",
+            plain_table(*cells(result["clean"], wide), width),
+            "\n".join(result["clean"]["words"]),
+        ]
     if result.get("narrow"):
-        parts += [sample_words(result["narrow"]) + ":", plain_table(*cells(result["narrow"]))]
+        parts += [sample_words(result["narrow"]) + ":", plain_table(*cells(result["narrow"], wide), width)]
     parts.append("\n".join(split_words(split) for split in result.get("split", [])))
     return "\n\n".join(part for part in parts if part)
 
@@ -216,9 +282,9 @@ def split_words(split: dict[str, Any]) -> str:
 
 def as_csv(result: dict[str, Any]) -> str:
     """One line a row, one column a number."""
-    columns = [
-        "name",
+    numbers = [
         "context",
+        "seeds",
         "targets",
         "nats_sum",
         "nats",
@@ -227,11 +293,23 @@ def as_csv(result: dict[str, Any]) -> str:
         "bits_per_byte",
         "nats_on_ends",
     ]
-    columns += ["accuracy", "nats_low", "nats_high", "difference", "difference_low", "difference_high"]
+    numbers += ["accuracy"]
+    differ = list(dict.fromkeys(name for row in result["rows"] for name in row.get("settings", {})))
+    columns = [
+        "name",
+        *numbers,
+        "nats_low",
+        "nats_high",
+        "difference",
+        "difference_low",
+        "difference_high",
+        *differ,
+    ]
     lines = []
     for row in result["rows"]:
         ends = [*(row["interval"] or ("", "")), row["difference"], *(row["difference_interval"] or ("", ""))]
-        lines.append([*(row[name] for name in columns[:10]), *ends])
+        settings = [row.get("settings", {}).get(name, "") for name in differ]
+        lines.append([row["name"], *(row[name] for name in numbers), *ends, *settings])
     return csv_text(columns, lines)
 
 
@@ -248,7 +326,13 @@ def as_markdown(result: dict[str, Any], figures: str) -> str:
     about = about_cells(result)
     if about[1]:
         parts += ["Parameters, and what each model was trained on:", markdown_table(*about)]
-    parts += [markdown_list(result["words"])]
+    parts += [markdown_list([*result["words"], *seed_words(result)])]
+    if result.get("clean"):
+        parts += [
+            f"The same {CLEAN}:",
+            markdown_table(*cells(result["clean"])),
+            markdown_list(result["clean"]["words"]),
+        ]
     if result.get("narrow"):
         parts += ["## The same models, shown less", "On " + sample_words(result["narrow"]) + "."]
         parts += [markdown_table(*cells(result["narrow"])), markdown_list(result["narrow"]["words"])]

@@ -26,17 +26,35 @@ def signed(pair: Sequence[float] | None) -> str:
     return f"[{pair[0]:+.4f}, {pair[1]:+.4f}]" if pair else ""
 
 
-def plain_table(head: list[str], lines: list[list[str]]) -> str:
-    """Columns in line, for a terminal; the first to the left, the others to the right."""
+def plain_table(head: list[str], lines: list[list[str]], width: int | None = None) -> str:
+    """Columns in line, for a terminal; the first to the left, the others to the right.
+
+    width: the columns of the terminal; long words of the first column are shortened in the middle to fit into it.
+    """
     widths = [max(len(line[i]) for line in [head, *lines]) for i in range(len(head))]
+    if width:
+        widths[0] = max(min(widths[0], 8), widths[0] - max(0, sum(widths) + 2 * len(widths) - 2 - width))
     rows = [
         "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
+            shortened(cell, w).ljust(w) if i == 0 else cell.rjust(w)
             for i, (cell, w) in enumerate(zip(line, widths, strict=True))
         )
         for line in [head, *lines]
     ]
     return "\n".join(row.rstrip() for row in rows)
+
+
+def shortened(word: str, width: int) -> str:
+    """A word of at most `width` characters: the middle of a longer one gives way.
+
+    >>> shortened("rostok-mini-seed-1", 10)
+    'rosto…ed-1'
+    """
+    return (
+        word
+        if len(word) <= width
+        else word[: (width + 1) // 2 - 0] + "…" + word[len(word) - (width // 2 - 1) :]
+    )
 
 
 def markdown_list(lines: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ NumPy only. Left out: perplexity per word, and any average of averages. Shapes: 
 import hashlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -198,14 +198,41 @@ class Losses:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a table: a model's name, the tokens it may look back at, its losses, and what is known of it."""
+    """One line of a table: a model's name, the tokens it may look back at, its losses, and what is known of it.
+
+    A recipe that was trained with several seeds is one line: `losses` are the means, `members` those of each seed.
+    """
 
     name: str
     context: int
     targets: TargetList
     losses: Losses
     about: dict[str, Any] = field(default_factory=dict)  # parameters by group, tokens, seconds, step
+    members: tuple[Losses, ...] = ()
+    counts: bool = False  # a model that only counts, and so needs no seed
 
     def at(self, indices: np.ndarray, part: TargetList) -> "Entry":
-        """The row for a part of its list; `indices` are those of the part's targets."""
-        return Entry(self.name, self.context, part, self.losses.take(indices), self.about)
+        """The entry for a part of its list; `indices` are those of the part's targets."""
+        members = tuple(each.take(indices) for each in self.members)
+        return replace(self, targets=part, losses=self.losses.take(indices), members=members)
+
+    @property
+    def seeds(self) -> int:
+        return len(self.members) or 1
+
+
+def one_recipe(name: str, entries: Sequence[Entry]) -> Entry:
+    """The entry of a recipe from those of its seeds. Raises UserError when they have other targets."""
+    first = entries[0]
+    if len(entries) == 1:
+        return replace(first, name=name)
+    if len({entry.targets.sha256 for entry in entries}) > 1:
+        raise UserError(
+            f"the runs of {name} have different targets; give one row only runs with one tokenizer"
+        )
+    nats, hits = (
+        np.mean([getattr(entry.losses, key) for entry in entries], axis=0) for key in ("nats", "hits")
+    )
+    return replace(
+        first, name=name, losses=Losses(nats, hits), members=tuple(entry.losses for entry in entries)
+    )
