@@ -44,6 +44,8 @@ from rostok.measuring.overlap import in_common
 from rostok.measuring.recipes import named_runs, row_names, rows_of, settings_of
 from rostok.measuring.report import as_csv, as_markdown, as_text, same_targets, sweep_csv, tabulate
 from rostok.measuring.score import leak, score
+from rostok.measuring.skills.ask import ask_all, chosen_items, with_new_words
+from rostok.measuring.skills.table import show_items, skills_csv, skills_text, tabulate_skills
 from rostok.measuring.tables import csv_text
 from rostok.measuring.targets import (
     Entry,
@@ -81,6 +83,8 @@ def options_of(argv: Sequence[str]) -> argparse.Namespace:
     add("--at", type=int, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
     add("--at-targets", type=int, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
     add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
+    add("--skills", nargs="?", const="stories", metavar="SET", help="what they can do: stories, tinystories or FILE")
+    add("--show", metavar="SKILL", help="with --skills: ten items of a skill, and what the models prefer")
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")
     add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
@@ -116,6 +120,12 @@ def refuse_without_use(options: argparse.Namespace) -> None:
             raise UserError(
                 f"{flag} has no use with --protocol disjoint, which has windows of its own; leave it out"
             )
+    if options.show and not options.skills:
+        raise UserError("--show SKILL shows items of --skills; give --skills too")
+    if options.skills and (options.out or options.tokens_html or options.context_sweep):
+        raise UserError(
+            "--skills prints a table of its own, as --json and --csv too; leave the other files out"
+        )
     if options.at_targets is not None and options.at == 0 and not (options.out or options.json):
         raise UserError("--at-targets has no use with --at 0; leave one of them out")
     options.at = 8 if options.at is None else options.at
@@ -274,6 +284,22 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     return tabulate([*rows, *extra.pop("rows"), *counted]) | told | extra, files
 
 
+def compare_skills(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
+    """The table of skills as a dict, and as text: of the runs, beside trigram, bigram and unigram."""
+    device, _ = choose_device(options.device)
+    items = chosen_items(options.skills, options.show)
+    given = named_runs(options.runs)
+    runs = [load(path, options, str(device)) for _, path in given]
+    data = open_data(Path(options.data) if options.data else data_of(runs[0].folder, runs[0].config))
+    training, offsets = joined(texts_of(data, "train", runs[0].tokenizer), options.ngram_tokens)
+    with full_precision():
+        pairs, columns = ask_all(items, runs, rows_of(given, runs), training, offsets)
+    result = tabulate_skills(items, pairs, columns, with_new_words(items, training, runs[0].tokenizer))
+    return result, show_items(items, columns, options.show) if options.show else skills_text(
+        result, options.wide
+    )
+
+
 def refuse_for_these(runs: Sequence[Run], targets: Sequence[TargetList], options: argparse.Namespace) -> None:
     """Refuse options that these runs have no use for. Raises UserError."""
     if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
@@ -368,15 +394,20 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
 
 def main(argv: Sequence[str]) -> int:
     options = options_of(argv)
-    result, files = compare(options)
-    print(as_text(result, options.wide))
+    if options.skills:
+        result, text = compare_skills(options)
+        files, table = {}, skills_csv(result)
+    else:
+        result, files = compare(options)
+        text, table = as_text(result, options.wide), as_csv(result)
+    print(text)
     as_json = json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     if options.out:
         write_report(Path(options.out), result, files, as_json)
     if options.json:
         write_out(Path(options.json), as_json)
     if options.csv:
-        write_out(Path(options.csv), as_csv(result))
+        write_out(Path(options.csv), table)
     if options.tokens_html:
         write_out(Path(options.tokens_html), files["html"])
     return 0
