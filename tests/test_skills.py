@@ -63,12 +63,9 @@ def test_truth_of_swaps_and_gifts_by_replaying_the_text(sets) -> None:
         truth = first if had_first == (swaps % 2 == 0) else second
         assert item.good.strip() == truth, item
     for item in [item for item in sets["tinystories"] if item.skill == "holder"]:
-        last = (
-            [s for s in item.prefix.split(". ") if " gave the " in s or " handed " in s][-1]
-            .rstrip(".")
-            .split()
-        )
-        taker = last[-1] if "gave" in last else last[last.index("handed") + 1]
+        handed = [s for s in item.prefix.split(". ") if " gave the " in s or " got the " in s]
+        last = handed[-1].rstrip(".").split()
+        taker = last[-1] if "gave" in last else last[last.index("got") - 1]
         assert item.good.strip() == taker, item
 
 
