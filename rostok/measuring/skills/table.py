@@ -5,7 +5,7 @@
 
 Only pairs of equally many tokens count in a skill: of unequal ones a model may prefer the shorter. They are a line of
 their own. A kind (a skill and its grade) at which the trigram is right on more than 60 % can be done from two words:
-it is marked "local" and stays out of the total.
+it is marked * ("local") and stays out of the total.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,7 +104,7 @@ def skills_text(result: Mapping[str, Any], wide: bool = False) -> str:
         f"items     {result['items']:,}, SHA-256 {result['set'][:16]}; "
         f"{result['unknown_words']:.1%} have words that the training text never had",
         "right     share of pairs whose true continuation costs fewer nats; a tie is half; 50 % is chance",
-        "local     the trigram is above 60 % on a grade: not in the total. unequal: other numbers of tokens, apart",
+        "*         the trigram is above 60 % on a grade: not in the total. unequal: other numbers of tokens, apart",
     ]
     return "\n\n".join(
         ["\n".join(words), plain_table(head, lines, None if wide else 80), total_words(result)]
@@ -118,7 +118,7 @@ def share(one: Mapping[str, Any]) -> str:
 def kind_lines(result: Mapping[str, Any], models: Sequence[str]) -> list[list[str]]:
     return [
         [
-            f"{row['skill']}, {row['grade']}" + (" (local)" if row["local"] else ""),
+            f"{row['skill']}, {row['grade']}" + (" *" if row["local"] else ""),
             f"{row['items']:,}",
             "50.0%",
         ]
@@ -133,8 +133,7 @@ def skill_lines(result: Mapping[str, Any], models: Sequence[str]) -> list[list[s
     for skill in dict.fromkeys(row["skill"] for row in result["kinds"]):
         rows = [row for row in result["kinds"] if row["skill"] == skill]
         n = sum(row["items"] for row in rows)
-        local = sum(row["local"] for row in rows)
-        mark = "" if not local else " (local)" if local == len(rows) else f" ({local} local)"
+        mark = " *" if any(row["local"] for row in rows) else ""
         cells = [weighted([row["models"][name] for row in rows]) for name in models]
         lines.append([skill + mark, f"{n:,}", "50.0%", *cells])
     return lines
