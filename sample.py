@@ -22,15 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rostok.errors import Parser, UserError, run_main, standard_input
+from rostok.generation.session import MOST_TOKENS, interact, make_reader, paint, prompt_ids, put, sampling_of
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
-    from rostok.generation.generate import Choice, Reader, Sampling, Token
+    from rostok.generation.generate import Choice, Token
     from rostok.runs import Run
 
-COLOURS = {"prompt": "\033[2m", "chosen": "\033[1m", "end": "\033[0m"}
-# hours of work for any model here; more is a slip of the finger
-MOST_SAMPLES, MOST_TOKENS = 10_000, 1_000_000
-HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /quit; other lines are text to go on from"
+MOST_SAMPLES = 10_000  # hours of work for any model here; more is a slip of the finger
 
 
 # ---------------------------------------------------------------------------------------------------- the command line
@@ -41,6 +39,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     add = parser.add_argument
+    # fmt: off
     add("run", help="a run folder, a step folder, RUN/latest or RUN/best")
     add("--prompt", metavar="TEXT", help="what the text begins with (default: nothing)")
     add("--prompt-file", metavar="FILE", help="many prompts: one a line, or .jsonl; - is stdin")
@@ -49,50 +48,21 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--tokens", type=whole(0, MOST_TOKENS), default=200, metavar="N", help="new tokens at most (200)")
     add("--temperature", type=float, default=0.8, help="0 takes the likeliest token (0.8)")
     add("--top-k", type=int, default=0, metavar="K", help="choose among the K likeliest; 0 is off (0)")
-    add(
-        "--top-p", type=float, default=1.0, metavar="P", help="choose among those that sum to P; 1 is off (1)"
-    )
-    add(
-        "--min-p",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="drop those below P times the likeliest; 0 is off (0)",
-    )
-    add(
-        "--repetition-penalty",
-        type=float,
-        default=1.0,
-        metavar="X",
-        help="above 1 avoids what is there; 1 is off (1)",
-    )
+    add("--top-p", type=float, default=1.0, metavar="P", help="choose among those that sum to P; 1 is off (1)" )
+    add("--min-p", type=float, default=0.0, metavar="P", help="drop those below P times the likeliest; 0 is off (0)")
+    add("--repetition-penalty", type=float, default=1.0, metavar="X", help="above 1 avoids what is there; 1 is off (1)")
     add("--seed", type=int, default=0, help="the same seed gives the same texts (0)")
-    add(
-        "--stop",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="end before this text; may be given several times",
-    )
-    add(
-        "--past",
-        choices=("roll", "stop"),
-        default="roll",
-        help="past the context: a shorter window, or stop (roll)",
-    )
+    add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
+    add("--past", choices=("roll", "stop"), default="roll", help="past the context: a shorter window, or stop (roll)")
     add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
     add("--top-tokens", type=whole(0, 1000), metavar="N", help="show the N likeliest tokens at every step")
     add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
     add("--batch", type=whole(1, 1024), default=16, metavar="N", help="texts written at a time (16)")
-    add("--no-cache", action="store_true", help="read everything anew for each token: slow, the same text")
-    add(
-        "--weights",
-        choices=("auto", "fp32", "bf16", "int8"),
-        default="auto",
-        help="number format of the weights (auto)",
-    )
-    add("--compile", action="store_true", help="compile single steps where rows.cpp does not make them")
+    add("--no-cache", action="store_true", help="read everything again for each token: slow, the same text")
+    add("--weights", choices=("auto", "fp32", "bf16", "int8"), default="auto", help="their number format (auto)")
+    add("--compile", action="store_true", help="compile single steps where packed_linear.cpp does not make them")
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
+    # fmt: on
     options = parser.parse_args(argv)
     if sum((options.prompt is not None, options.prompt_file is not None, options.interactive)) > 1:
         parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
@@ -157,45 +127,12 @@ def json_prompt(line: str, where: str) -> str:
 def open_run(path: str, options: argparse.Namespace) -> "Run":
     from model import build_model
     from rostok.devices import choose_device
-    from rostok.generation.quantize import lay_out
+    from rostok.generation.quantize import prepare_for_generation
     from rostok.runs import load_run
 
     run = load_run(path, build_model, device=choose_device(options.device)[0].type)
-    lay_out(run.model, options.weights)
+    prepare_for_generation(run.model, options.weights)
     return run
-
-
-def sampling_of(options: argparse.Namespace) -> "Sampling":
-    from rostok.generation.generate import Sampling
-
-    names = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
-    return Sampling(**{name: getattr(options, name) for name in names})
-
-
-def prompt_ids(run: "Run", prompt: str) -> list[int]:
-    return [run.tokenizer.start_id, *run.tokenizer.encode(prompt)]
-
-
-def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
-    """A Reader that says on stderr, once, that a text has outgrown the context."""
-    from rostok.generation.generate import CompiledSteps, Reader
-    from rostok.generation.quantize import compiles
-
-    said = False
-    compiled = options.compile and hasattr(run.model, "run") and compiles(run.model)
-    model: Any = CompiledSteps(run.model) if compiled else run.model
-
-    def notice(_row: int, shown: int) -> None:
-        nonlocal said
-        if not said:
-            print(
-                f"note: the text is longer than the context of {model.limit} tokens; the model now sees "
-                f"its first token and the last {shown - 1} (--past stop ends there)",
-                file=sys.stderr,
-            )
-        said = True
-
-    return Reader(model, rows, options.past, not options.no_cache, notice=notice)
 
 
 # ---------------------------------------------------------------------------------------------------- writing
@@ -220,33 +157,23 @@ def write(
     """One batch: continue every prompt, sample numbers from `first`. `show` sees each token."""
     from rostok.generation.generate import TextStream, stream
 
-    tokenizer = run.tokenizer
+    tokenizer, top = run.tokenizer, options.top_tokens or (0 if options.json else None)
     reader = make_reader(run, [prompt_ids(run, prompt) for prompt in prompts], options)
     writings = [Writing(prompt, first + i) for i, prompt in enumerate(prompts)]
     texts = [TextStream(tokenizer.token_bytes, options.stop) for _ in prompts]
-    fresh = [""] * len(prompts)
-
-    def stopped(row: int, id: int) -> bool:
-        fresh[row] = texts[row].push(id)
-        return texts[row].stopped
-
-    top = options.top_tokens or (0 if options.json else None)
-    started = time.perf_counter()
-    tokens = stream(
-        reader, sampling_of(options), options.tokens, options.seed, first, tokenizer.start_id, top, stopped
-    )
-    for token in tokens:
-        writing, new = writings[token.row], fresh[token.row]
-        fresh[token.row] = ""
+    sampling, started = sampling_of(options), time.perf_counter()
+    for token in stream(
+        reader, sampling, options.tokens, options.seed, first, tokenizer.start_id, top, texts
+    ):
+        writing = writings[token.row]
+        writing.text += token.text
         if token.id >= 0:
             writing.ids.append(token.id)
             writing.tokens.append(token)
         if token.finish:
-            new += texts[token.row].close()
             writing.finish, writing.seconds = token.finish, time.perf_counter() - started
-        writing.text += new
         if show:
-            show(writing, token, new)
+            show(token)
     return writings
 
 
@@ -283,16 +210,6 @@ def show_piece(piece: bytes) -> str:
 # ---------------------------------------------------------------------------------------------------- showing
 
 
-def paint(text: str, colour: str) -> str:
-    """Colours only on a terminal."""
-    return f"{COLOURS[colour]}{text}{COLOURS['end']}" if text and sys.stdout.isatty() else text
-
-
-def put(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
 def batches(prompts: list[str], options: argparse.Namespace) -> Iterator[tuple[int, list[str]]]:
     """(number of the first sample, prompts) of each batch: every prompt `samples` times, `batch` at a time."""
     total = len(prompts) * options.samples
@@ -306,7 +223,7 @@ def print_texts(run: "Run", options: argparse.Namespace, prompts: list[str]) -> 
     for first, part in batches(prompts, options):
         if alone:
             put(paint(part[0], "prompt"))
-            [writing] = write(run, options, part, first, lambda _writing, _token, new: put(new))
+            [writing] = write(run, options, part, first, lambda token: put(token.text))
             put("\n")
             remark(writing)
             return
@@ -340,9 +257,7 @@ def print_choices(run: "Run", options: argparse.Namespace, prompts: list[str], o
             put(f"--- {first + i + 1}: {json.dumps(prompt, ensure_ascii=False)}\n")
             step = 0
 
-            def show(
-                _writing: Writing, token: "Token", _new: str, watcher: "Watcher | None" = watcher
-            ) -> None:
+            def show(token: "Token", watcher: "Watcher | None" = watcher) -> None:
                 nonlocal step
                 step += 1
                 if token.id >= 0:
@@ -357,7 +272,9 @@ class Watcher:
 
     def __init__(self, run: "Run", prompt: str, options: argparse.Namespace) -> None:
         self.name, self.top = run.folder.resolve().name, options.top_tokens
-        self.reader = make_reader(run, [prompt_ids(run, prompt)], replace_past(options))
+        # this run must not stop at its own context, so its window always rolls
+        rolling = argparse.Namespace(**{**vars(options), "past": "roll"})
+        self.reader = make_reader(run, [prompt_ids(run, prompt)], rolling)
 
     def follow(self, id: int) -> "tuple[float, tuple[Choice, ...]]":
         """The log-probability this run gives the chosen token, and its own likeliest ones."""
@@ -370,11 +287,6 @@ class Watcher:
         self.reader.append(0, id)
         seen = weigh(logits, logits, id, self.top)
         return seen["logprob"], seen["top"]
-
-
-def replace_past(options: argparse.Namespace) -> argparse.Namespace:
-    """A run that only reads along always rolls."""
-    return argparse.Namespace(**{**vars(options), "past": "roll"})
 
 
 def step_table(run: "Run", token: "Token", step: int, watcher: "Watcher | None") -> str:
@@ -394,113 +306,6 @@ def step_table(run: "Run", token: "Token", step: int, watcher: "Watcher | None")
             line = f"{line:<46} {math.exp(theirs[rank].logprob):6.1%}  {name(theirs[rank].id)}"
         lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-# ---------------------------------------------------------------------------------------------------- interactive
-
-
-class Session:
-    """A text that a person and the model write in turn. What was read stays in the cache."""
-
-    def __init__(self, run: "Run", options: argparse.Namespace) -> None:
-        self.run, self.options = run, options
-        self.reader = make_reader(run, [[run.tokenizer.start_id]], options)
-        self.marks: list[int] = []  # length of the text before each turn
-        self.turn = 0
-        self.writing = False
-
-    def answer(self, line: str) -> bool:
-        """Do what one line says. False ends the session. Raises UserError for a command that cannot be done."""
-        if not line.startswith("/"):
-            self.writing = True
-            self.go_on(line)
-            self.writing = False
-            return True
-        name, _, value = line[1:].partition(" ")
-        key = {"temp": "temperature"}.get(name, name).replace("-", "_")
-        if name == "quit":
-            return False
-        if name == "undo":
-            self.undo()
-        elif name == "new":
-            self.reader.cut(0, 1)
-            self.marks.clear()
-        elif key in ("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "tokens", "seed"):
-            self.set(key, value.strip(), name)
-        else:
-            print(HELP, file=sys.stderr)
-        return True
-
-    def set(self, key: str, value: str, typed: str) -> None:
-        kind = type(getattr(self.options, key))
-        try:
-            changed = argparse.Namespace(**{**vars(self.options), key: kind(value)})
-        except ValueError:
-            raise UserError(f"/{typed} wants a number. Got {value!r}") from None
-        if not 0 <= changed.tokens <= MOST_TOKENS:
-            raise UserError(f"/tokens must be 0 or more, at most {MOST_TOKENS}. Got {value[:60]}")
-        sampling_of(changed)
-        self.options = changed
-        if key == "seed":
-            self.turn = 0
-
-    def undo(self) -> None:
-        if not self.marks:
-            raise UserError("there is nothing to undo")
-        self.reader.cut(0, self.marks.pop())
-
-    def go_on(self, line: str) -> None:
-        from rostok.generation.generate import TextStream, stream
-
-        tokenizer, options = self.run.tokenizer, self.options
-        self.marks.append(len(self.reader.rows[0]))
-        self.reader.append(0, *tokenizer.encode(line))
-        begun, shown = len(self.reader.rows[0]), ""
-        text = TextStream(tokenizer.token_bytes, options.stop)
-
-        def stopped(_row: int, id: int) -> bool:
-            nonlocal shown
-            new = text.push(id)
-            put(new)
-            shown += new
-            return text.stopped
-
-        sampling, end = sampling_of(options), tokenizer.start_id
-        tokens = stream(
-            self.reader, sampling, options.tokens, options.seed, self.turn, end_id=end, stopped=stopped
-        )
-        put(paint(line, "prompt"))
-        for token in tokens:
-            if token.finish == "end":
-                print("\nnote: the model ended the text here; type on, or /new", file=sys.stderr)
-                del self.reader.rows[0][-1]  # so that the next line goes on with this text
-            if token.finish == "stop":  # the next line goes on with what was shown, without the stop text
-                self.reader.cut(0, begun)
-                self.reader.append(0, *tokenizer.encode(shown))
-            if token.finish == "context":
-                print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)
-        put(text.close() + "\n")
-        self.turn += 1
-
-
-def interact(run: "Run", options: argparse.Namespace) -> None:
-    session, stdin = Session(run, options), standard_input()
-    print(HELP, file=sys.stderr)
-    while True:
-        try:
-            line = input("> " if stdin.isatty() else "")
-            if not session.answer(line):
-                return
-        except UserError as error:
-            print(f"error: {error}", file=sys.stderr)
-        except EOFError:
-            return
-        except KeyboardInterrupt:  # ends the text that is being written; at the prompt it ends the session
-            session.reader.forget(0)
-            put("\n")
-            if not session.writing:
-                return
-            session.writing = False
 
 
 # ---------------------------------------------------------------------------------------------------- main

@@ -30,7 +30,7 @@ from model import GPT, GPTConfig, build_model
 from rostok.errors import UserError, run_main
 from rostok.formats.hf import config_to_hf, weights_to_hf
 from rostok.generation.generate import CompiledSteps, Sampling, generate
-from rostok.generation.quantize import compiles, lay_out
+from rostok.generation.quantize import compiles, prepare_for_generation
 from rostok.runs import load_run
 
 GREEDY = Sampling(temperature=0)
@@ -77,7 +77,7 @@ def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
 
 def ours(run: str | None, variant: str) -> Run:
     model: Any = new_model(run)
-    lay_out(model, OURS[variant])  # pyright: ignore[reportArgumentType]
+    prepare_for_generation(model, OURS[variant])  # pyright: ignore[reportArgumentType]
     if variant == "int8" and compiles(model):
         model = CompiledSteps(model)
     return lambda prompts, new: generate(model, prompts, GREEDY, new)
@@ -106,7 +106,7 @@ def ratios(seconds: dict[str, list], base: str) -> dict[str, float]:
 def step_costs(run: str | None, clock: Any) -> dict[str, float]:
     """Milliseconds of one fp32 step at batch 1 with so many tokens in the cache: the best of 20."""
     model = new_model(run)
-    lay_out(model, "fp32")
+    prepare_for_generation(model, "fp32")
     result, limit = {}, model.config.context
     with torch.inference_mode():
         for held in (limit // 16, limit // 4, limit // 2, limit - 1):
@@ -136,7 +136,7 @@ def megabytes(run: str | None, names: Sequence[str]) -> dict[str, float]:
     result = {}
     for name in dict.fromkeys(OURS[name] for name in names):
         model = new_model(run)
-        lay_out(model, name)  # pyright: ignore[reportArgumentType]
+        prepare_for_generation(model, name)  # pyright: ignore[reportArgumentType]
         result[name] = size_of(*model.parameters(), *model.buffers())
     cache = new_model(run).new_cache(1)
     return result | {"cache": size_of(*cache.keys, *cache.values)}
@@ -157,7 +157,7 @@ def perplexities(run: str, text: Path, rows: int = 64) -> dict[str, float]:
     rows_of = torch.tensor([[opened.tokenizer.start_id, *part] for part in parts])
     for weights in ("fp32", "bf16", "int8"):
         model = new_model(run)
-        lay_out(model, weights)
+        prepare_for_generation(model, weights)
         nats = [
             torch.nn.functional.cross_entropy(model(row[None, :-1])[0].double(), row[1:]).item()
             for row in rows_of

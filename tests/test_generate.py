@@ -203,8 +203,10 @@ def test_why_a_text_ends():
     assert write([0, 3], 0) == g.Result([], "length")
     assert write([0, 3], 9, end_id=6) == g.Result([4, 5, 6], "end")
     reader = Reader(Fake(), [[0, 3], [0, 9]], cached=False)
-    tokens = list(stream(reader, Sampling(temperature=0), 9, stopped=lambda row, id: id == 5 + row))
+    texts = [TextStream(lambda id: b"<%d>" % id, [stop]) for stop in ("<5>", "<6>")]
+    tokens = list(stream(reader, Sampling(temperature=0), 9, texts=texts))
     assert [t.id for t in tokens if t.row == 0] == [4, 5]
+    assert "".join(t.text for t in tokens if t.row == 0) == "<4>"
     assert [t.finish for t in tokens if t.finish] == ["stop", "length"]
     with pytest.raises(ValueError, match="at least one token"):
         Reader(Fake(), [[0], []])

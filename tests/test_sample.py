@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import sample
 from rostok.errors import run_main
+from rostok.generation import session
 
 
 @pytest.fixture
@@ -146,8 +147,10 @@ def test_undo_and_a_kept_cache_lead_to_the_same_text(say, monkeypatch):
 
 
 def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
-    sessions, begin = [], sample.Session.__init__
-    monkeypatch.setattr(sample.Session, "__init__", lambda *given: sessions.append(given[0]) or begin(*given))
+    sessions, begin = [], session.Session.__init__
+    monkeypatch.setattr(
+        session.Session, "__init__", lambda *given: sessions.append(given[0]) or begin(*given)
+    )
 
     def last(lines: str, *words: str) -> str:
         monkeypatch.setattr(sys, "stdin", io.StringIO(lines))

@@ -33,7 +33,7 @@ Finish = Literal["end", "stop", "length", "context"]
 BLOCK = 256  # uniform numbers that a sample's generator draws at a time
 
 
-class Speaks(Protocol):
+class LanguageModel(Protocol):
     """What this module asks of a model, besides being callable as `model(ids, cache=cache, last=True)`."""
 
     @property
@@ -176,7 +176,7 @@ class Reader:
 
     def __init__(
         self,
-        model: Speaks,
+        model: LanguageModel,
         rows: Sequence[Sequence[int]],
         past: Past = "roll",
         cached: bool = True,
@@ -323,6 +323,7 @@ class Token:
 
     row: int
     id: int
+    text: str = ""  # what may be shown now that this token has come; empty without `texts`
     logprob: float = math.nan
     top: tuple[Choice, ...] = ()
     finish: Finish | None = None
@@ -337,12 +338,13 @@ def stream(
     first_sample: int = 0,
     end_id: int | None = None,
     top: int | None = None,
-    stopped: Callable[[int, int], bool] | None = None,
+    texts: Sequence["TextStream"] = (),
 ) -> Iterator[Token]:
     """Write up to `new_tokens` tokens to every row of the reader, and yield each as it is chosen, row after row.
 
-    Row i is sample `first_sample + i` of the seed. A row ends at `end_id`, when `stopped(row, id)` says so, after
-    `new_tokens`, or at the model's limit (`past="stop"`). `top` = n adds log-probabilities and the n likeliest tokens.
+    Row i is sample `first_sample + i` of the seed. A row ends at `end_id`, when its TextStream in `texts` meets a
+    stop text, after `new_tokens`, or at the model's limit (`past="stop"`). `texts`, one a row, also give each token
+    the text that may be shown. `top` = n adds log-probabilities and the n likeliest tokens.
     Raises UserError when the model gives logits that are not numbers.
     """
     generators = [sample_generator(seed, first_sample + i) for i in range(len(reader.rows))]
@@ -370,10 +372,11 @@ def stream(
         for i, id in enumerate(chosen.tolist()):
             if reader.alive[i]:
                 reader.append(i, id)
+                text = texts[i].push(id) if texts and id != end_id else ""
                 finish = None
                 if id == end_id:
                     finish = "end"
-                elif stopped and stopped(i, id):
+                elif texts and texts[i].stopped:
                     finish = "stop"
                 elif step == new_tokens - 1:
                     finish = "length"
@@ -381,7 +384,9 @@ def stream(
                     finish = "context"
                 reader.alive[i] = finish is None
                 extra = weigh(logits[i], kept[i], id, top) if top is not None else {}
-                yield Token(i, id, finish=finish, **extra)
+                if texts and finish:
+                    text += texts[i].close()
+                yield Token(i, id, text, finish=finish, **extra)
 
 
 def pick(
@@ -426,7 +431,7 @@ class Result:
 
 
 def generate(
-    model: Speaks,
+    model: LanguageModel,
     prompts: Sequence[Sequence[int]],
     sampling: Sampling | None = None,
     new_tokens: int = 100,
@@ -450,14 +455,14 @@ def generate(
 
 
 class TextStream:
-    """Ids one by one -> text that may be shown: only whole UTF-8 letters, and nothing that could still become a stop
-    string. `stopped` is True once one of the stop strings has come; the text ends before it.
+    """Ids one by one -> text that may be shown: whole UTF-8 characters, nothing that could still become a stop text.
 
-    `piece` gives the bytes of an id.
+    `stopped` is True once one of the stop texts has come; the text ends before it.
+    `token_bytes` gives the bytes of an id.
     """
 
-    def __init__(self, piece: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
-        self.piece, self.stops = piece, [s for s in stops if s]
+    def __init__(self, token_bytes: Callable[[int], bytes], stops: Sequence[str] = ()) -> None:
+        self.token_bytes, self.stops = token_bytes, [s for s in stops if s]
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.held, self.stopped = "", False
 
@@ -465,7 +470,7 @@ class TextStream:
         """The text that can be shown now that this token has come."""
         if self.stopped:
             return ""
-        self.held += self.decoder.decode(self.piece(id))
+        self.held += self.decoder.decode(self.token_bytes(id))
         hits = [at for stop in self.stops if (at := self.held.find(stop)) >= 0]
         if hits:
             self.stopped = True
@@ -475,7 +480,7 @@ class TextStream:
         return shown
 
     def close(self) -> str:
-        """What was held back, when no more tokens come. Half a letter becomes U+FFFD."""
+        """What was held back, when no more tokens come. Half a character becomes U+FFFD."""
         return "" if self.stopped else self.held + self.decoder.decode(b"", final=True)
 
 

@@ -1,4 +1,4 @@
-"""Weights in the form that generation reads fastest: `lay_out(model, "fp32" | "bf16" | "int8" | "auto")`.
+"""Weights in the form that generation reads fastest: `prepare_for_generation(model, "fp32" | "bf16" | "int8")`.
 
 A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read.
 
@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from rostok.errors import UserError
-from rostok.generation.rows import BlockStep, Rows, available
+from rostok.generation.packed_linear import BlockStep, PackedLinear, available
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
@@ -51,7 +51,7 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
 
-def lay_out(model: nn.Module, weights: Weights) -> str:
+def prepare_for_generation(model: nn.Module, weights: Weights) -> str:
     """Change a model in place for generation and give the form that was chosen. It cannot be trained afterwards.
 
     Raises UserError where the device has no such form.
@@ -60,7 +60,7 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
     chosen = best_weights(device) if weights == "auto" else weights
     if device.type == "cpu" and available():
         untie_head(model)
-        replace_linears(model, lambda linear: Rows(linear.weight, linear.bias, FORMATS[chosen]))
+        replace_linears(model, lambda linear: PackedLinear(linear.weight, linear.bias, FORMATS[chosen]))
         if isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
             model.blocks = nn.ModuleList(map(BlockStep, blocks))
     elif chosen == "bf16":
@@ -80,7 +80,7 @@ def lay_out(model: nn.Module, weights: Weights) -> str:
 
 def compiles(model: nn.Module) -> bool:
     """Whether torch.compile can take the steps of a laid out model and has something to gain."""
-    return not any(isinstance(module, BlockStep | Rows | Int8Linear) for module in model.modules())
+    return not any(isinstance(module, BlockStep | PackedLinear | Int8Linear) for module in model.modules())
 
 
 def replace_linears(model: nn.Module, form: Callable[[nn.Linear], nn.Module]) -> None:

@@ -1,12 +1,12 @@
-"""Few rows times a matrix of weights on a CPU: rows.cpp, compiled once by the system's compiler, loaded with ctypes.
+"""Few rows times a matrix of weights on a CPU: packed_linear.cpp, compiled once and loaded with ctypes.
 
     if available():                                  # AVX2 and a compiler
-        layer = Rows(linear.weight, linear.bias, torch.int8)       # or torch.float32, torch.bfloat16
+        layer = PackedLinear(linear.weight, linear.bias, torch.int8)       # or torch.float32, torch.bfloat16
         y = layer(x)                                 # x (..., n_in) float32 -> (..., n_out) float32; no gradients
 
 1. the library's name in $XDG_CACHE_HOME/rostok (~/.cache/rostok) is a hash of source, compiler and flags: each is
    compiled once; where that folder cannot be written, every process compiles for itself
-2. weights are packed into panels of 16 outputs, as rows.cpp reads them; int8 has one scale an output
+2. weights are packed into panels of 16 outputs, as packed_linear.cpp reads them; int8 has one scale an output
 3. one step of a whole block is one call too (BlockStep); what is left to torch.compile is not worth its time
 
 It shares torch's own threads: both ask the same OpenMP library. Why not torch's products: docs/performance.md.
@@ -27,9 +27,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-SOURCE = Path(__file__).with_name("rows.cpp")
+SOURCE = Path(__file__).with_name("packed_linear.cpp")
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fopenmp", "-shared", "-fPIC")
-PANEL, PADDING = 16, 64  # outputs in a panel; rows.cpp takes up to four panels at a time
+PANEL, PADDING = 16, 64  # outputs in a panel; packed_linear.cpp takes up to four panels at a time
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_long
 
 
@@ -40,7 +40,7 @@ def available() -> bool:
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """rows.cpp, compiled; None on another processor, or where compiling fails."""
+    """packed_linear.cpp, compiled; None on another processor, or where compiling fails."""
     if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return None
     try:
@@ -48,7 +48,7 @@ def library() -> ctypes.CDLL | None:
     except (OSError, subprocess.CalledProcessError) as error:
         said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
         print(
-            f"note: rows.cpp cannot be compiled here, so texts are written more slowly ({said[0]})",
+            f"note: packed_linear.cpp cannot be compiled here, so texts are written more slowly ({said[0]})",
             file=sys.stderr,
         )
         return None
@@ -122,7 +122,7 @@ def address(tensor: Tensor | None) -> int | None:
     return None if tensor is None else tensor.data_ptr()
 
 
-class Rows(nn.Module):
+class PackedLinear(nn.Module):
     """A Linear for generation: weight (n_out, n_in) in `dtype` (float32, bfloat16, int8), all arithmetic in float32."""
 
     packed: Tensor
@@ -143,7 +143,7 @@ class Rows(nn.Module):
 
 
 class Block(ctypes.Structure):
-    """`struct Block` of rows.cpp."""
+    """`struct Block` of packed_linear.cpp."""
 
     _fields_ = (
         *((name, POINTER) for name in ("attn_norm", "q_norm", "k_norm", "mlp_norm")),
@@ -159,7 +159,7 @@ class Block(ctypes.Structure):
 
 
 class BlockStep(nn.Module):
-    """A block of the GPT whose Linears are Rows: a single step over a cache is one call of the library.
+    """A block of the GPT whose Linears are PackedLinear: a single step over a cache is one call of the library.
 
     Longer texts take the block's own code. Arguments and result are the block's; a single step writes over x.
     """

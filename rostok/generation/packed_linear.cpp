@@ -1,6 +1,6 @@
 // y = x w^T for the few rows of x that writing a text has: x (rows, n_in) in float32, w (n_out, n_in) in float32,
 // bfloat16, or int8 with a scale for each output; and, built of such products, a whole step of one block of the model.
-// rostok/generation/rows.py compiles this file, packs the weights and calls it.
+// rostok/generation/packed_linear.py compiles this file, packs the weights and calls it.
 //
 // 1. One row uses every weight once, so what counts is how fast the weights pass. They lie in panels of 16 outputs,
 //    [panel][n_in][16]: a panel is read from front to back, and its sums stay in registers until the end.
@@ -90,7 +90,7 @@ static void multiply(const Product& of, const T* w, int threads) {
 
 // ---------------------------------------------------------------------------------- one step of a block of model.py
 
-struct Block {  // rostok/generation/rows.py fills it, field by field
+struct Block {  // rostok/generation/packed_linear.py fills it, field by field
     const float *attn_norm, *q_norm, *k_norm, *mlp_norm;
     const void *qkv, *proj, *gate, *up, *down;  // packed
     const float *qkv_scale, *proj_scale, *gate_scale, *up_scale, *down_scale;

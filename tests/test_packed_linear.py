@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from rostok.generation import rows
-from rostok.generation.rows import Rows, available
+from rostok.generation import packed_linear
+from rostok.generation.packed_linear import PackedLinear, available
 
 ROOT = Path(__file__).parent.parent
 needs_kernel = pytest.mark.skipif(not available(), reason="no AVX2 or no compiler here")
@@ -19,14 +19,14 @@ WRITE = """
 import torch
 from model import GPTConfig, build_model
 from rostok.generation.generate import Sampling, generate
-from rostok.generation.quantize import lay_out
-from rostok.generation.rows import available
+from rostok.generation.quantize import prepare_for_generation
+from rostok.generation.packed_linear import available
 
 torch.manual_seed(0)
 model = build_model(GPTConfig(vocab_size=97, context=32, n_layer=2, n_head=2, d_model=32)).requires_grad_(False)
 for parameter in model.parameters():
     parameter += 0.15 * torch.randn(parameter.shape)
-lay_out(model, "fp32")
+prepare_for_generation(model, "fp32")
 print(available(), generate(model, [[0, 5, 6]], Sampling(temperature=0), 40)[0].ids)
 """
 
@@ -49,7 +49,7 @@ def test_equals_torch(dtype, n_out, n_in):
     with torch.no_grad():
         linear.weight.copy_(draw(n_out, n_in))
         linear.weight[0] = 0  # a row without a scale
-    ours, weight = Rows(linear.weight, linear.bias, dtype), in_float32(linear.weight.detach(), dtype)
+    ours, weight = PackedLinear(linear.weight, linear.bias, dtype), in_float32(linear.weight.detach(), dtype)
     for count in (0, 1, 2, 3, 4, 6, 7, 13, 16, 31):
         x = draw(count, n_in)
         want = F.linear(x.double(), weight.double(), linear.bias.detach().double()).float()
@@ -61,7 +61,7 @@ def test_equals_torch(dtype, n_out, n_in):
 
 @needs_kernel
 def test_a_row_does_not_depend_on_its_neighbours_or_on_threads():
-    x, layer = torch.randn(16, 384), Rows(torch.randn(520, 384), None, torch.int8)
+    x, layer = torch.randn(16, 384), PackedLinear(torch.randn(520, 384), None, torch.int8)
     together = layer(x)
     for count in range(1, 17):
         assert torch.equal(layer(x[:count]), together[:count])
@@ -71,7 +71,7 @@ def test_a_row_does_not_depend_on_its_neighbours_or_on_threads():
 
 @needs_kernel
 def test_what_it_cannot_multiply():
-    layer = Rows(torch.ones(3, 4), None, torch.float32)
+    layer = PackedLinear(torch.ones(3, 4), None, torch.float32)
     for x in (torch.ones(4, dtype=torch.bfloat16), torch.ones(5)):
         with pytest.raises(ValueError, match="wanted float32 rows of 4"):
             layer(x)
@@ -92,25 +92,25 @@ def test_without_a_compiler_there_is_one_line_and_the_same_text(tmp_path):
     bare = write_in(PATH=str(tmp_path), HOME=str(tmp_path))
     assert bare.stdout == usual.stdout.replace("True", "False")
     assert bare.stderr == (
-        "note: rows.cpp cannot be compiled here, so texts are written more slowly (no g++ or clang++ found)\n"
+        "note: packed_linear.cpp cannot be compiled here, so texts are written more slowly (no g++ or clang++ found)\n"
     )
 
 
 @needs_kernel
 def test_a_cache_that_cannot_be_written(tmp_path, capsys):
     (tmp_path / "rostok").write_text("a file where the folder should be")
-    library = rows.build(tmp_path / "rostok" / "rows.so")
+    library = packed_linear.build(tmp_path / "rostok" / "rows.so")
     assert library.rows_int8
     assert [path.name for path in tmp_path.iterdir()] == ["rostok"]
 
 
 @needs_kernel
 def test_source_that_does_not_compile(tmp_path, monkeypatch, capsys):
-    broken = tmp_path / "rows.cpp"
+    broken = tmp_path / "packed_linear.cpp"
     broken.write_text("#error out of order\n")
-    monkeypatch.setattr(rows, "SOURCE", broken)
+    monkeypatch.setattr(packed_linear, "SOURCE", broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert rows.library.__wrapped__() is None
+    assert packed_linear.library.__wrapped__() is None
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert "out of order" in said
