@@ -23,7 +23,7 @@ def steps(words: Sequence[str]) -> list[list[str]]:
         made,
         ["train", "quickstart", *words],
         ["train", "quickstart-window", *words],
-        ["compare", *RUNS, "--out", f"{RUNS[1]}/compare.md"],
+        ["compare", *RUNS, "--out", f"{RUNS[1]}/compare.md", "--force"],
         ["sample", RUNS[1], *sample, "--seed", "1"],
     ]
 
