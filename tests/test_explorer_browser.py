@@ -414,7 +414,7 @@ def test_russian_is_whole(browser: PageBrowser, page: str) -> None:
     browser.click('#langs [data-lang="ru"]')
     browser.wait("return /[а-я]/.test(document.querySelector('.thumb-kind').textContent + '')")
     browser.wait("return /[а-я]/.test(document.querySelector('#scale-charts .small').textContent)")
-    browser.wait("return /[а-я]/.test(document.querySelector('.step h3').textContent)")
+    browser.wait("return /[а-я]/.test(document.querySelector('.step h3')?.textContent ?? '')")
     strings = assemble.strings()
     english = {text for key, text in strings["en"].items() if text != strings["ru"][key] and len(text) > 2}
     shown = words(browser)
