@@ -9,6 +9,7 @@
     zcat big.gz | python prepare.py --source - --out data/big
     python prepare.py --source new.txt --tokenizer data/mine # with the ids of another data folder
     python prepare.py --source new.txt --tokenizer gpt2      # with a published tiktoken encoding
+    python prepare.py --source web.txt --mojibake repair     # â€œ becomes “ again
 
     1. read     files, folders, globs (.txt .jsonl .json .csv .parquet, each also .gz) into one temporary file
     2. split    exact duplicates dropped; held out by a hash of the text's content, few texts by position
@@ -20,56 +21,60 @@ Left out: cleaning, near duplicates, encodings other than UTF-8. See docs/data.m
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
-import os
+import shlex
+import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing
-from dataclasses import asdict, dataclass, field
-from itertools import islice
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from rostok.errors import Parser, UserError, run_main, standard_input
-from rostok.files import new_folder
-from rostok.text import hub
-from rostok.text.shards import MANIFEST, Chunk, Data, file_sha256, open_data, write_data
-from rostok.text.sources import ReadOptions, find_files, first_texts, read_chunks, read_stream
+from rostok.errors import Parser, UserError, run_main, verb
+from rostok.files import check_folder, new_folder
+from rostok.text.corpus import STORIES, Corpus, open_corpus, utf8
+from rostok.text.reading import typed
+from rostok.text.shards import Chunk, Data, foreign_names, is_data_folder, open_data, write_data
+from rostok.text.sources import ReadOptions
 from rostok.text.spool import Spool
 from rostok.text.tokenizer import Tokenizer, check_vocab_size, load_tokenizer, train_tokenizer
 
-STORIES = 20_000  # built-in stories unless --stories says otherwise
 VOCABULARY = 4096
 TOKENIZER_BYTES = 32_000_000  # the tokenizer learns from at most this much text, evenly spread
 MAX_THREADS = 1024
+# Options that have no effect on some sources: None until the user gives one, so that it can be refused there.
+DEFAULTS = {
+    "valid_share": 0.05,
+    "seed": 1,
+    "marker": "<|endoftext|>",
+    "split_by": "auto",
+    "field": "text",
+    "errors": "strict",
+    "kind": "auto",
+    "mojibake": "warn",
+}
+# The smallest number of training tokens for each config that the line "next" proposes.
+CONFIGS = {"quickstart": 0, "rostok-mini": 3_000_000, "rostok": 100_000_000}
 RECIPE_VERSION = 1  # after a change here no old folder counts as ready
-
-
-@dataclass
-class Source:
-    """What is to be read: `recipe` identifies it; `train` and `valid` are chunks (valid None: split train)."""
-
-    name: str
-    recipe: dict[str, Any] | None  # None: cannot be known beforehand (stdin)
-    train: Iterable[Chunk]
-    valid: Iterable[Chunk] | None = None
-    files: list[str] = field(default_factory=list)
 
 
 def main(argv: Sequence[str]) -> int | None:
     """Prepare what the words ask for and print a summary."""
     args = parse(argv)
     started = time.perf_counter()
-    source = open_source(args)
-    out = Path(args.out or Path("data") / source.name)
+    marker, column = typed(args.marker, "--marker").strip(), typed(args.field, "--field")
+    options = ReadOptions(marker, args.split_by, args.errors, column, args.kind)
+    corpus = open_corpus(args.source, args.valid, options, args.stories, args.seed)
+    refuse_idle(args, corpus)
+    out = check_folder(args.out or Path("data") / corpus.name)
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
-    recipe = recipe_hash(source, args, tokenizer)
+    recipe = recipe_hash(corpus, args, tokenizer)
     if found := existing(out, recipe, args.force):
         return report(found, {"reused": True}, args.json)
-    data, timing = prepare(source, out, args, tokenizer, recipe)
+    data, timing = prepare(corpus, out, args, tokenizer, recipe)
     return report(
         data, {"reused": False, "seconds": round(time.perf_counter() - started, 2), **timing}, args.json
     )
@@ -88,25 +93,30 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         help="stories, tinystories, files, folders, or - (standard input)")
     add("--out", metavar="FOLDER", help="where the shards go (default data/NAME)")
     add("--valid", nargs="+", metavar="FILE", help="held-out text of your own, used as it is")
-    add("--valid-share", type=float, default=0.05, metavar="X",
+    add("--valid-share", type=float, metavar="X",
         help="share held out otherwise (default 0.05)")
     add("--vocab", type=int, metavar="N", help=f"size of the vocabulary to learn (default {VOCABULARY})")
     add("--tokenizer", metavar="NAME",
         help="use this one: a data folder, a run folder, or gpt2, cl100k_base, ...")
     add("--stories", type=int, metavar="N",
         help=f"how many texts to read (default: {STORIES} built-in stories, all texts of other sources)")
-    add("--seed", type=int, default=1, metavar="N", help="of the built-in stories (default 1)")
-    add("--marker", default="<|endoftext|>", metavar="LINE", help="the line between two texts of a .txt file")
-    add("--split-by", choices=("auto", "marker", "file"), default="auto",
-        help="how a .txt file is cut into texts")
-    add("--field", default="text", metavar="NAME", help="field of .jsonl/.json, column of .csv/.parquet")
-    add("--errors", choices=("strict", "replace"), default="strict",
-        help="what to do with bytes that are not UTF-8")
+    add("--seed", type=int, metavar="N", help="of the built-in stories (default 1)")
+    add("--marker", metavar="LINE", help="the line between two texts of a .txt file")
+    add("--split-by", choices=("auto", "marker", "file"), help="how a .txt file is cut into texts")
+    add("--field", metavar="NAME", help="field of .jsonl/.json, column of .csv/.parquet (default text)")
+    add("--kind", choices=("txt", "jsonl", "json", "csv"),
+        help="how to read standard input, pipes and files (default: by the end of the name)")
+    add("--errors", choices=("strict", "replace"), help="what to do with bytes that are not UTF-8")
+    add("--mojibake", choices=("warn", "repair", "drop"),
+        help="what to do with texts that hold damaged signs such as â€œ (default warn)")
     add("--threads", type=int, metavar="N", help="threads that encode (default: one for each core)")
     add("--force", action="store_true", help="prepare again, replace the folder that is there")
     add("--json", action="store_true", help="print the summary as one line of JSON")
     # fmt: on
     args = parser.parse_args(argv)
+    args.given = {name for name in DEFAULTS if getattr(args, name) is not None}
+    for name in DEFAULTS.keys() - args.given:
+        setattr(args, name, DEFAULTS[name])
     check(args)
     args.vocab = VOCABULARY if args.vocab is None else args.vocab
     return args
@@ -116,7 +126,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other before anything is read."""
     if args.out == "" or args.tokenizer == "" or "" in [*args.source, *(args.valid or [])]:
         raise UserError(
-            "--source, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
+            "--corpus, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
         )
     if args.threads is not None and not 1 <= args.threads <= MAX_THREADS:
         raise UserError(f"--threads {args.threads}: wanted 1 to {MAX_THREADS}, or leave it out")
@@ -140,115 +150,85 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-# what is to be read
+def refuse_idle(args: argparse.Namespace, corpus: Corpus) -> None:
+    """Raise UserError for an option that has no effect on this corpus."""
+    by_lines = "text" in corpus.kinds and args.split_by != "file"
+    effects = {
+        "valid_share": (corpus.valid is None, "the held-out text is given"),
+        "seed": (corpus.built_in, "only built-in stories have a seed"),
+        "marker": (by_lines, "no .txt file is cut at lines"),
+        "split_by": ("text" in corpus.kinds, "no .txt file is read"),
+        "field": ("table" in corpus.kinds, "no .jsonl, .json, .csv or .parquet is read (see --kind)"),
+        "errors": (bool(corpus.kinds), "no file of your own is read"),
+        "kind": (bool(corpus.kinds), "no file of your own is read"),
+        "mojibake": (not corpus.built_in, "the built-in stories have none"),
+    }
+    for name, (has_effect, reason) in effects.items():
+        if name in args.given and not has_effect:
+            raise UserError(f"--{name.replace('_', '-')} has no effect here: {reason}; leave it out")
 
 
-def open_source(args: argparse.Namespace) -> Source:
-    word = args.source[0]
-    if word == "stories" and not Path(word).exists():
-        source = built_in(args.stories or STORIES, args.seed)
-    elif word == "tinystories" and not Path(word).exists():
-        source = tinystories(args.stories)
-    else:
-        source = own_text(args.source, read_options(args), args.stories)
-    if args.valid:
-        given = own_text(args.valid, read_options(args), None)
-        source.valid = given.train
-        source.files += given.files
-        if source.recipe is not None:
-            source.recipe["valid"] = given.recipe
-    return source
-
-
-def read_options(args: argparse.Namespace) -> ReadOptions:
-    return ReadOptions(utf8(args.marker).strip(), args.split_by, args.errors, utf8(args.field))
-
-
-def utf8(word: str) -> str:
-    """A word from the command line or a file's name as UTF-8, whatever the locale made of it."""
-    return os.fsencode(word).decode(errors="replace")
-
-
-def built_in(count: int, seed: int) -> Source:
-    """The stories of the grammar. The first ones are part of the recipe: a new grammar is a new source."""
-    from rostok.text.stories.plots import generate_stories
-
-    head = "\n".join(islice(generate_stories(count, seed), 20))
-    recipe = {"stories": count, "seed": seed, "head": hashlib.sha256(head.encode()).hexdigest()}
-    return Source("stories", recipe, ((story, True) for story in generate_stories(count, seed)))
-
-
-def tinystories(count: int | None) -> Source:
-    """TinyStories as its authors published it: the first `count` training stories, the whole validation file."""
-    dataset = hub.TINYSTORIES
-    train, valid = (hub.fetch(dataset, file) for file in (dataset.train, dataset.valid))
-    recipe = {"repo": dataset.repo, "revision": dataset.revision, "stories": count}
-    chunks = first_texts(read_chunks(train), count)
-    names = [dataset.train.name, dataset.valid.name]
-    return Source("tinystories", recipe, chunks, read_chunks(valid), names)
-
-
-def own_text(words: Sequence[str], options: ReadOptions, count: int | None) -> Source:
-    if list(words) == ["-"]:
-        chunks = read_stream(standard_input().buffer, Path("standard input"), options)
-        return Source("stdin", None, first_texts(chunks, count))
-    files = find_files(words)
-    names = [utf8(file.name) for file in files]
-    hashes = [file_sha256(file) for file in files]
-    recipe = {"files": list(zip(names, hashes, strict=True)), "options": asdict(options), "stories": count}
-    chunks = (chunk for file in files for chunk in read_chunks(file, options))
-    name = Path(words[0].rstrip("/")).name.split(".")[0].strip("*?[]") or "mine"
-    return Source(name, recipe, first_texts(chunks, count), None, names)
-
-
-def recipe_hash(source: Source, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:
+def recipe_hash(corpus: Corpus, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:
     """Equal recipes give equal folders; None when the source can be read only once."""
-    if source.recipe is None:
+    if corpus.recipe is None:
         return None
     learn = {"tokenizer": tokenizer.sha256 if tokenizer else args.vocab}
-    recipe = {"version": RECIPE_VERSION, **source.recipe, **learn, "valid_share": args.valid_share}
+    recipe = {"version": RECIPE_VERSION, **corpus.recipe, **learn, "valid_share": args.valid_share}
+    if args.mojibake != DEFAULTS["mojibake"]:
+        recipe["mojibake"] = args.mojibake
     return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
 
 
 def existing(out: Path, recipe: str | None, force: bool) -> Data | None:
     """The data in `out` where this recipe made it; None where new data may be written.
 
-    Raises UserError for other data without --force, and always for a folder that prepare.py did not write.
+    Raises UserError for other or damaged data without --force, and always for a folder that prepare.py did not write
+    or that holds anything else: replacing it would delete that.
     """
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return None
-    if not (out / MANIFEST).is_file():
-        raise UserError(f"{out} exists and is no data folder: give another --out")
-    try:
+    if not is_data_folder(out):
+        raise UserError(f"{out} exists and is not a folder that {verb('prepare')} wrote: give another --out")
+    data, same = None, False
+    with contextlib.suppress(UserError):  # a damaged folder is replaced, with --force
         data = open_data(out)
+        same = recipe is not None and data.manifest.get("recipe") == recipe
         _ = [data.split(name) for name in ("train", "valid")]
-    except UserError:  # damaged, or written by another version
-        return None
-    if not force and (recipe is None or data.manifest.get("recipe") != recipe):
-        raise UserError(f"{out} holds other data or was made with other options: type --force to replace it")
-    return None if force else data
+        if same and not force:
+            return data
+    if foreign := foreign_names(out):
+        raise UserError(
+            f"{out} also holds {', '.join(foreign[:3])}, not written by {verb('prepare')}: move that, or give "
+            "another --out"
+        )
+    if not force and not same:
+        state = "other data or was made with other options" if data else "damaged data"
+        raise UserError(f"{out} holds {state}: type --force to replace it")
+    return None
 
 
 # the work
 
 
 def prepare(
-    source: Source, out: Path, args: argparse.Namespace, tokenizer: Tokenizer | None, recipe: str | None
+    corpus: Corpus, out: Path, args: argparse.Namespace, tokenizer: Tokenizer | None, recipe: str | None
 ) -> tuple[Data, dict[str, float]]:
     """Steps 1 to 5 of the head of this file. Returns the new data and how long the steps took."""
-    with new_folder(out, replace=True) as folder, closing(Spool(folder)) as spool:
-        read(source, spool)
+    with new_folder(out, replace=True) as folder, contextlib.closing(Spool(folder, args.mojibake)) as spool:
+        read(corpus, spool)
         how = spool.split(args.valid_share)
+        warn(spool, how, args)
         learning = time.perf_counter()
         tokenizer = tokenizer or train_tokenizer(spool.sample("train", TOKENIZER_BYTES), args.vocab)
         encoding = time.perf_counter()
         info = {
-            "source": {"name": utf8(source.name), "files": source.files},
+            "source": {"name": utf8(corpus.name), "files": corpus.files},
             "recipe": recipe,
             "split_by": how,
             "valid_share": None if how == "given" else args.valid_share,
             "duplicates": spool.duplicates,
             "empty": spool.empty,
+            "mojibake": spool.damaged,
         }
         splits = {name: with_bar(spool, name) for name in ("train", "valid")}
         data = write_data(folder, splits, tokenizer, info, args.threads)
@@ -262,16 +242,34 @@ def prepare(
     return open_data(out), timing
 
 
-def read(source: Source, spool: Spool) -> None:
+def read(corpus: Corpus, spool: Spool) -> None:
     """Put everything into the spool, a validation part of the user's first."""
     with tqdm(desc="reading", unit="B", unit_scale=True, disable=None) as bar:
-        for part in (source.valid, source.train):
+        for part in (corpus.valid, corpus.train):
             for chunk in part or ():
                 before = spool.size
                 spool.add(chunk)
                 bar.update(spool.size - before)
-            if part is source.valid and part is not None:
+            if part is corpus.valid and part is not None:
                 spool.end_of_valid()
+
+
+def warn(spool: Spool, how: str, args: argparse.Namespace) -> None:
+    """Say on stderr what may spoil the training: damaged texts, and a held-out share that was missed by far."""
+    if spool.damaged:
+        advice = "--mojibake repair corrects them, --mojibake drop leaves the texts out"
+        done = {"warn": advice, "repair": "they were corrected", "drop": "the texts were left out"}[
+            args.mojibake
+        ]
+        what = f"{spool.damaged:,} texts hold signs such as â€œ, which another encoding made of “"
+        print(f"{'warning' if done is advice else 'note':9} {what}: {done}", file=sys.stderr)
+    share = spool.held_out_share
+    if how != "given" and abs(share - args.valid_share) > args.valid_share / 2:
+        print(
+            f"warning   {share:.1%} of the text is held out, not {args.valid_share:.1%}: its few texts cannot be "
+            "divided better; give more texts, or --valid FILE",
+            file=sys.stderr,
+        )
 
 
 def with_bar(spool: Spool, split: str) -> Iterator[Chunk]:
@@ -308,6 +306,7 @@ def summarise(data: Data) -> dict[str, Any]:
         "split_by": manifest["split_by"],
         "duplicates": manifest["duplicates"],
         "empty": manifest["empty"],
+        "mojibake": manifest.get("mojibake", 0),
         **splits,
     }
 
@@ -324,6 +323,10 @@ def lines(summary: dict[str, Any]) -> Iterator[str]:
     yield f"tokenizer {summary['tokenizer']}: {summary['vocab_size']:,} ids, {summary['learn_seconds']} s"
     yield f"encoding  {summary['encode_mb_per_s']} MB/s; {summary['seconds']} s in all"
     yield f"written   {summary['out']}"
+    tokens, name = summary["train"]["tokens"], Path(summary["out"]).name
+    config = [config for config, least in CONFIGS.items() if tokens >= least][-1]
+    data = shlex.quote(f"data.path={summary['out']}")
+    yield f"next      {verb('train')} {config} {shlex.quote(f'name={name}')} {data}"
 
 
 if __name__ == "__main__":

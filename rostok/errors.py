@@ -1,10 +1,13 @@
 """The one exception that a user is meant to see, and the one place that turns it into an exit code."""
 
 import argparse
+import contextlib
 import difflib
 import os
+import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
@@ -49,12 +52,13 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         if reconfigure:
             reconfigure(encoding="utf-8", errors="replace")
     try:
-        return finish(main(sys.argv[1:] if argv is None else argv))
+        with end_signals():
+            return finish(main(sys.argv[1:] if argv is None else argv))
     except UserError as error:
         return refuse(str(error))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         print("interrupted", file=sys.stderr)
-        return 130
+        return 128 + (error.args[0] if error.args else signal.SIGINT)
     except BrokenPipeError:  # the reader (head, less) has gone: nothing is left to say
         close_output()
         return 0
@@ -71,6 +75,29 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in NO_MEMORY):
             raise
         return refuse("there is not memory enough for this; give it less to work on")
+
+
+@contextlib.contextmanager
+def end_signals() -> Iterator[None]:
+    """SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, so that it cleans up.
+
+    A signal that is ignored (nohup) or that has a handler already is left alone.
+    """
+
+    def stop(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    signals = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    ours = [number for number in signals if signal.getsignal(number) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []  # Python lets only the main thread set handlers
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def standard_input() -> TextIO:

@@ -6,12 +6,15 @@
     with replacing(path) as beside: figure.savefig(beside)      # for libraries that want a path
     with new_folder(path) as beside: ...                        # a whole folder
 
-All of them write under a hidden name beside the target and rename. What is not a regular file (/dev/stdout, a pipe) is
-written through, and a link keeps its place: the file that it names is replaced.
+All of them write under a hidden name beside the target, `.NAME.PROCESS.tmp`, and rename. What a killed process left
+under such a name is removed by the next one that writes the same target. What is not a regular file (/dev/stdout, a
+pipe) is written through, and a link keeps its place: the file that it names is replaced.
 """
 
 import contextlib
+import glob
 import os
+import re
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -42,7 +45,8 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
         yield path
         return
     target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    sweep(target)
+    beside, _ = hidden_names(target, os.getpid())
     try:
         yield beside
         if durable:
@@ -50,8 +54,7 @@ def replacing(path: Path, durable: bool = False) -> Iterator[Path]:
                 os.fsync(file.fileno())
         beside.replace(target)
     finally:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
+        clear(target, os.getpid())
 
 
 @contextlib.contextmanager
@@ -61,7 +64,8 @@ def new_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     replace: a folder that is there already gives way at the end. A link is followed. Raises UserError.
     """
     target = Path(os.path.realpath(path))
-    beside, old = (target.with_name(f".{target.name}.{os.getpid()}.{end}") for end in ("tmp", "old"))
+    beside, old = hidden_names(target, os.getpid())
+    sweep(target)
     try:
         with refusing(path):
             beside.mkdir(parents=True)
@@ -71,8 +75,46 @@ def new_folder(path: Path, replace: bool = False) -> Iterator[Path]:
                 target.rename(old)
             beside.rename(target)
     finally:
-        for folder in (beside, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        clear(target, os.getpid())
+
+
+def hidden_names(target: Path, process: int) -> tuple[Path, Path]:
+    """Where a process writes before it renames, and where it keeps an old folder while it renames."""
+    return target.with_name(f".{target.name}.{process}.tmp"), target.with_name(
+        f".{target.name}.{process}.old"
+    )
+
+
+def clear(target: Path, process: int) -> None:
+    """Remove the hidden files of a process. An old folder whose successor never came gets its name again."""
+    beside, old = hidden_names(target, process)
+    with contextlib.suppress(OSError):
+        if old.exists() and not target.exists():
+            old.rename(target)
+        for path in (beside, old):
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+
+def sweep(target: Path) -> None:
+    """Remove what killed processes left beside `target`."""
+    name = re.compile(re.escape(f".{target.name}.") + r"(\d+)\.(?:tmp|old)")
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*"):
+        match = name.fullmatch(path.name)
+        if match and not alive(int(match[1])):
+            clear(target, int(match[1]))
+
+
+def alive(process: int) -> bool:
+    """Whether another process of this number runs. Windows has no harmless way to ask: yes."""
+    if os.name != "posix":
+        return process != os.getpid()
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:  # it runs, for another user
+        pass
+    return process != os.getpid()
 
 
 @contextlib.contextmanager
@@ -102,6 +144,24 @@ def check_out(
         raise UserError(f"{flag} {word} lies below a file, not a folder; name another file")
     if out.is_file() and not force:
         raise UserError(f"{out} exists; give --force to overwrite it, or another {flag}")
+    return out
+
+
+def check_folder(word: str | Path, flag: str = "--out") -> Path:
+    """The folder that the user wants written. Raises UserError for the current folder or one above it.
+
+    Also for a place below a file, and for bytes that are not UTF-8.
+    """
+    out = Path(word)
+    where = Path(os.path.realpath(out))
+    if str(word) == "" or where == Path.cwd() or where in Path.cwd().parents:
+        raise UserError(f"{flag} must name a folder other than the current one and those above. Got '{word}'")
+    if any(parent.exists() and not parent.is_dir() for parent in out.parents):
+        raise UserError(f"{flag} {word} is below a file, not a folder; name another one")
+    try:
+        os.fsencode(out).decode()
+    except UnicodeError:
+        raise UserError(f"{flag} {word} is not UTF-8; give another name") from None
     return out
 
 

@@ -3,8 +3,11 @@
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,13 +157,183 @@ def test_foreign_folder_is_never_touched(story_file: Path, here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "diary").write_text("dear")
     for force in ([], ["--force"]):
-        with pytest.raises(UserError, match="mine exists and is no data folder"):
+        with pytest.raises(UserError, match="mine exists and is not a folder that"):
             run("--source", "tales.txt", "--out", "mine", *force)
-        with pytest.raises(UserError, match=r"tales.txt exists and is no data folder"):
+        with pytest.raises(UserError, match=r"tales.txt exists and is not a folder that"):
             run("--source", "tales.txt", "--out", "tales.txt", *force)
     assert (here / "mine" / "diary").read_text() == "dear"
     (here / "empty").mkdir()
     run("--source", "tales.txt", "--out", "empty")
+
+
+def test_what_prepare_did_not_write_is_never_deleted(story_file: Path, here: Path) -> None:
+    """A manifest.json of another program, the user's own file in a data folder, the current folder."""
+    app = here / "app"
+    (app / "src").mkdir(parents=True)
+    (app / "manifest.json").write_text('{"name": "My PWA"}')
+    (app / "src" / "thesis.txt").write_text("precious")
+    for force in ([], ["--force"]):
+        with pytest.raises(UserError, match=r"app exists and is not a folder that .* wrote"):
+            run("--source", "tales.txt", "--out", "app", *force)
+    assert (app / "src" / "thesis.txt").read_text() == "precious"
+    run("--source", "tales.txt", "--out", "mine")
+    book = here / "mine" / "book.txt"
+    book.write_text("My own words.\n" * 50)
+    for manifest in ((here / "mine" / "manifest.json").read_text(), '{"format": "rostok-shards", "broken'):
+        (here / "mine" / "manifest.json").write_text(manifest)
+        with pytest.raises(UserError, match=r"mine also holds book.txt"):
+            run("--source", "mine/book.txt", "--out", "mine", "--force")
+        assert book.exists()
+    assert run("--source", "tales.txt", "--out", "other", "--force")["train"]["texts"]
+    for out in (".", "..", "data/.."):
+        with pytest.raises(UserError, match="must name a folder other than the current one"):
+            run("--source", "tales.txt", "--out", out)
+
+
+def test_a_damaged_folder_of_other_text_needs_force(story_file: Path, here: Path) -> None:
+    run("--source", "tales.txt", "--out", "mine")
+    (here / "mine" / "manifest.json").write_text('{"format": "rostok-shards", "version": 1, "brok')
+    with pytest.raises(UserError, match="mine holds damaged data: type --force"):
+        run("--source", "tales.txt", "--out", "mine")
+    run("--source", "tales.txt", "--out", "mine", "--force")
+    verify("mine")
+
+
+def test_output_inside_the_input_folder(story_file: Path, here: Path) -> None:
+    (here / "books").mkdir()
+    story_file.rename(here / "books" / "tales.txt")
+    words = ["--source", "books", "--out", "books/shards"]
+    first = run(*words)
+    assert run(*words)["reused"]
+    assert run(*words, "--force")["train"] == first["train"]
+    assert run("--source", "books/*", "--out", "globbed")["train"] == first["train"]
+
+
+def test_a_source_that_can_be_read_once(story_file: Path, here: Path) -> None:
+    """A pipe is read once, together with a file; it cannot be known beforehand, so a second time needs --force."""
+    (here / "more.txt").write_text(MARKER.join(f"One more text {i}" for i in range(40)))
+    os.mkfifo("pipe")
+    for out, words in {"a": ["more.txt", "tales.txt"], "b": ["more.txt", "pipe"]}.items():
+        feeder = threading.Thread(target=lambda: Path("pipe").write_bytes(story_file.read_bytes()))
+        if out == "b":
+            feeder.start()
+        summary = run("--source", *words, "--out", out)
+        assert summary["train"]["texts"] + summary["valid"]["texts"] == 120
+    feeder.join()
+    assert texts_in("a", "train") == texts_in("b", "train")
+    assert open_data("b").manifest["recipe"] is None
+    with pytest.raises(UserError, match="b holds other data or was made with other options"):
+        run("--source", "more.txt", "pipe", "--out", "b")
+
+
+def test_json_lines_through_standard_input(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = "".join(json.dumps({"body": f"Chat number {i}"}) + "\n" for i in range(60)).encode()
+
+    def read_once(*words: str) -> dict[str, Any]:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
+        return run("--source", "-", *words)
+
+    with pytest.raises(UserError, match="standard input begins with a JSON object: type --kind jsonl"):
+        read_once()
+    with pytest.raises(UserError, match=r"--field has no effect here: no .jsonl"):
+        read_once("--field", "body")
+    assert read_once("--kind", "jsonl", "--field", "body")["train"]["texts"] > 40
+    assert texts_in("data/stdin", "train")[0].startswith("Chat number")
+    assert read_once("--kind", "txt", "--out", "as-it-is")["train"]["texts"] == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("--source tales.txt --valid tales.txt --valid-share 0.1", "--valid-share"),
+        ("--source tales.txt --seed 2", "--seed"),
+        ("--source tales.txt --field body", "--field"),
+        ("--source tales.txt --split-by file --marker ***", "--marker"),
+        ("--source chats.jsonl --marker ***", "--marker"),
+        ("--source chats.jsonl --split-by marker", "--split-by"),
+        ("--source stories --errors replace", "--errors"),
+        ("--source stories --kind txt", "--kind"),
+        ("--source stories --mojibake drop", "--mojibake"),
+    ],
+)
+def test_an_option_without_effect_is_refused(story_file: Path, here: Path, words: str, option: str) -> None:
+    (here / "chats.jsonl").write_text('{"text": "a"}\n')
+    with pytest.raises(UserError, match=f"{option} has no effect here"):
+        run(*words.split())
+
+
+def test_the_same_text_to_train_and_to_hold_out(story_file: Path) -> None:
+    with pytest.raises(UserError, match="all 80 texts are in the files of --valid too"):
+        run("--source", "tales.txt", "--valid", "tales.txt")
+
+
+def test_mojibake_is_reported_repaired_or_dropped(
+    tiny_texts: list[str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same repair by Python's own codecs; what is not damaged stays, shard for shard."""
+    damaged = [
+        text.encode().decode("latin-1") if i % 4 == 0 else text for i, text in enumerate(tiny_texts[:60])
+    ]
+    (here / "web.txt").write_text(MARKER.join(damaged), encoding="utf-8")
+    (here / "clean.txt").write_text(MARKER.join(tiny_texts[:60]), encoding="utf-8")
+    assert run("--source", "web.txt", "--out", "warn")["mojibake"] == 15
+    assert "warning   15 texts hold signs such as â€œ" in capsys.readouterr().err
+    run("--source", "clean.txt", "--out", "clean")
+    assert capsys.readouterr().err == ""
+    assert run("--source", "web.txt", "--mojibake", "repair", "--out", "repair")["mojibake"] == 15
+    assert open_data("repair").manifest["shards"] == open_data("clean").manifest["shards"]
+    summary = run("--source", "web.txt", "--mojibake", "drop", "--out", "drop")
+    assert (summary["train"]["texts"] + summary["valid"]["texts"], summary["empty"]) == (45, 0)
+    assert run("--source", "web.txt", "--mojibake", "drop", "--out", "drop")["reused"]
+
+
+def test_a_split_by_position_near_its_share(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The only line ends are at the front or the end; a text without any place to cut; a warning where it misses."""
+    words = " ".join(f"word{i}" for i in range(3000))
+    for name, text in {
+        "front": f"My title\n{words}",
+        "end": f"{words}\nThe end",
+        "none": "字" * 9000,
+    }.items():
+        (here / f"{name}.txt").write_text(text, encoding="utf-8")
+        summary = run("--source", f"{name}.txt")
+        sizes = [summary[part]["bytes"] for part in ("train", "valid")]
+        assert sizes[1] / sum(sizes) == pytest.approx(0.05, abs=0.005)
+    capsys.readouterr()
+    (here / "few.txt").write_text(MARKER.join(f"{i} " * (2000 if i == 7 else 5) for i in range(30)))
+    run("--source", "few.txt", "--valid-share", "0.2")
+    assert "of the text is held out, not 20.0%" in capsys.readouterr().err
+
+
+def test_an_ended_prepare_leaves_nothing(here: Path) -> None:
+    """SIGTERM cleans up. What SIGKILL leaves is swept by the next one; other hidden names stay."""
+    os.mkfifo("pipe")
+    words = [sys.executable, str(ROOT / "prepare.py"), "--source", "pipe", "--out", "data/x"]
+    (here / "data").mkdir()
+    (here / "data" / ".x.old").write_text("mine")
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        with open("pipe", "wb") as feed:  # opens when prepare.py reads: its folder is there
+            feed.write(b"Some text.\n")
+            feed.flush()
+            assert len(list((here / "data").iterdir())) == 2
+            time.sleep(0.3)  # until it waits for more
+            process.send_signal(number)
+            assert process.wait(30) == (143 if number == signal.SIGTERM else -9)
+        assert len(list((here / "data").iterdir())) == (1 if number == signal.SIGTERM else 2)
+    (here / "a.txt").write_text("".join(f"Line {i} of a text.\n" for i in range(200)))
+    run("--source", "a.txt", "--out", "data/x")
+    assert sorted(path.name for path in (here / "data").iterdir()) == [".x.old", "x"]
+
+
+def test_a_million_blanks(here: Path) -> None:
+    """Every way of encoding cuts them; nothing is lost."""
+    text = "x" + " " * 2_500_000 + "y"
+    (here / "b.txt").write_text(text + "z" * 100)
+    run("--source", "b.txt", "--vocab", "257")
+    assert "".join(texts_in("data/b", "train") + texts_in("data/b", "valid")) == text + "z" * 100
+    tokenizer = load_tokenizer("data/b")
+    assert tokenizer.encode(text) == tokenizer.encode_batch([text])[0]
 
 
 def test_failure_leaves_nothing_behind(story_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,8 +465,12 @@ def test_summary_for_people(story_file: Path, capsys: pytest.CaptureFixture[str]
         "tokenizer",
         "encoding",
         "written",
+        "next",
     ]
-    assert lines[-1] == "written   data/tales"
+    assert lines[-2:] == [
+        "written   data/tales",
+        "next      python train.py quickstart name=tales data.path=data/tales",
+    ]
     prepare.main(words)
     assert capsys.readouterr().out.startswith("data/tales is ready: made from the same text")
 

@@ -143,6 +143,12 @@ def test_csv(tmp_path: Path) -> None:
     assert read(write(tmp_path / "a.csv", file.getvalue())) == ['a "quoted",\nline', "x" * 200_000, ""]
     with pytest.raises(UserError, match=r"a.csv has no column 'body', only 'id', 'text'; type --field"):
         read(tmp_path / "a.csv", field="body")
+    with pytest.raises(
+        UserError, match=r"a.csv, line 3 has more cells than the header; put a text that holds"
+    ):
+        read(write(tmp_path / "a.csv", "id,text\n1,short\n2,hello, world\n"))
+    with pytest.raises(UserError, match="several columns 'text'"):
+        read(write(tmp_path / "a.csv", "text,text\na,b\n"))
     with pytest.raises(UserError, match=r"a.csv, line \d"):
         read(write(tmp_path / "a.csv", 'text\n"open'))
 
@@ -155,6 +161,18 @@ def test_parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(tmp_path / "a.parquet") == ["a\nb", "", "в"]
     with pytest.raises(UserError, match="has no column 'body', only 'text', 'n'"):
         read(tmp_path / "a.parquet", field="body")
+    raw = pa.array([b"caf\xe9", b"b\xd0\xb2"])
+    for kind in (pa.string(), pa.large_string()):
+        strings = raw.cast({pa.string(): pa.binary()}.get(kind, pa.large_binary())).view(kind)
+        pq.write_table(pa.table({"text": strings}), tmp_path / "c.parquet")
+        with pytest.raises(
+            UserError, match=r"c.parquet: byte 0xe9 at offset 3 is not UTF-8.*--errors replace"
+        ):
+            read(tmp_path / "c.parquet")
+        assert read(tmp_path / "c.parquet", errors="replace") == ["caf\ufffd", "bв"]
+    pq.write_table(pa.table({"text": [0, 1]}), tmp_path / "d.parquet")
+    with pytest.raises(UserError, match="has a int in the field"):
+        read(tmp_path / "d.parquet")
     with pytest.raises(UserError, match="is not a readable parquet file"):
         read(write(tmp_path / "b.parquet", b"nothing"))
     monkeypatch.setitem(sys.modules, "pyarrow", None)

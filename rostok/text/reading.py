@@ -12,6 +12,7 @@ half a character (a lone surrogate) are refused with their place. Left out: othe
 import codecs
 import contextlib
 import gzip
+import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,20 +38,18 @@ def read_text(word: str | Path) -> str:
 
 def typed(word: str, flag: str) -> str:
     """A word of the command line as UTF-8, whatever the locale made of it. Raises UserError."""
-    return _decode_whole(os.fsencode(word), flag)
+    return decode_bytes(os.fsencode(word), flag)
 
 
 def read_line(file: BinaryIO, name: str = "standard input") -> str | None:
     """The next line of a stream without its end, None at the end of the stream. Raises UserError."""
     raw = file.readline()
-    return _decode_whole(raw, name).removesuffix("\n") if raw else None
+    return decode_bytes(raw, name).removesuffix("\n") if raw else None
 
 
-def _decode_whole(raw: bytes, name: str) -> str:
-    try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        raise _not_utf8(name, raw[error.start], error.start, error.reason, CONVERT) from None
+def decode_bytes(raw: bytes, name: str, errors: str = "strict", advice: str = CONVERT) -> str:
+    """As `decode`, of bytes that are all there."""
+    return "".join(decode(io.BytesIO(raw), name, errors, advice))
 
 
 def decode(
@@ -65,8 +64,10 @@ def decode(
         try:
             text = held + decoder.decode(raw, final=not raw)
         except UnicodeDecodeError as error:
-            at = done - waiting + error.start
-            raise _not_utf8(name, error.object[error.start], at, error.reason, advice) from None
+            byte, at = error.object[error.start], done - waiting + error.start
+            raise UserError(
+                f"{name}: byte 0x{byte:02x} at offset {at} is not UTF-8 ({error.reason}); {advice}"
+            ) from None
         if text and not begun:
             text, begun = text.removeprefix("\ufeff"), True
         held = "\r" if raw and text.endswith("\r") else ""
@@ -74,10 +75,6 @@ def decode(
         done += len(raw)
         if not raw:
             return
-
-
-def _not_utf8(name: str, byte: int, at: int, reason: str, advice: str) -> UserError:
-    return UserError(f"{name}: byte 0x{byte:02x} at offset {at} is not UTF-8 ({reason}); {advice}")
 
 
 def check_text(text: str, where: str, advice: str = "write the whole character") -> str:

@@ -19,6 +19,7 @@ import bisect
 import hashlib
 import json
 import os
+import re
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -383,6 +384,21 @@ def _require(entry: Any, kind: type, *keys: str) -> None:
     for key in keys:
         if type(entry[key]) is not kind or (kind is int and entry[key] < 0):
             raise TypeError(f"{key} is {entry[key]!r}")
+
+
+def is_data_folder(folder: Path) -> bool:
+    """Whether prepare.py wrote this folder: its manifest says so, even one that is damaged further on."""
+    try:
+        with open(folder / MANIFEST, "rb") as file:
+            return re.match(rb'\s*\{\s*"format":\s*"' + FORMAT.encode() + b'"', file.read(200)) is not None
+    except OSError:
+        return False
+
+
+def foreign_names(folder: Path) -> list[str]:
+    """The names in a data folder that are not those of its format."""
+    own = re.compile(r"manifest\.json|tokenizer\.json|\w+-\d{5}(\.offsets)?\.npy")
+    return sorted(path.name for path in folder.iterdir() if not own.fullmatch(path.name))
 
 
 def verify(folder: str | Path) -> Data:

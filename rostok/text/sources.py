@@ -15,6 +15,7 @@ than the memory passes through. Bytes are decoded by reading.py; white space at 
     .parquet              one a row (needs pyarrow)
     .gz after any         unpacked while it is read
 
+Standard input and pipes have no such ending: `ReadOptions.kind` says what they hold. What can be read only once is.
 Left out: other encodings than UTF-8, cleaning of any kind.
 """
 
@@ -30,30 +31,36 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from rostok.errors import UserError
-from rostok.text.reading import BLOCK, CONVERT, check_text, decode
-from rostok.text.shards import Chunk
+from rostok.text.reading import BLOCK, CONVERT, check_text, decode, decode_bytes
+from rostok.text.shards import Chunk, is_data_folder
 
+ADVICE = f"{CONVERT}, or type --errors replace to put U+FFFD there"
 TABLE_KINDS = (".jsonl", ".ndjson", ".json", ".csv", ".parquet")
 FOLDER_KINDS = (".txt", *TABLE_KINDS)  # what a folder is searched for
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files become texts. split_by: auto | marker (there must be one) | file; errors: strict | replace."""
+    """How files become texts.
+
+    split_by: auto | marker (there must be one) | file; errors: strict | replace; kind: auto (by the name) | txt |
+    jsonl | json | csv.
+    """
 
     marker: str = "<|endoftext|>"
     split_by: str = "auto"
     errors: str = "strict"
     field: str = "text"
+    kind: str = "auto"
 
 
 # finding files
 
 
 def find_files(words: Sequence[str]) -> list[Path]:
-    """Files, folders (searched deeply, in the order of names) and globs -> paths, each once.
+    """Files, folders (with all below them, in the order of names) and globs -> paths, each once.
 
-    Raises UserError for a word that matches nothing.
+    Folders that prepare.py wrote are left out. Raises UserError for a word that matches nothing.
     """
     found = [path for word in words for path in _find(word)]
     return list(dict.fromkeys(found))
@@ -62,7 +69,8 @@ def find_files(words: Sequence[str]) -> list[Path]:
 def _find(word: str) -> list[Path]:
     path = Path(word)
     if path.is_dir():
-        inside = [p for p in sorted(path.rglob("*")) if p.is_file() and kind(p) in FOLDER_KINDS]
+        files = [p for p in sorted(path.rglob("*")) if p.is_file() and kind(p) in FOLDER_KINDS]
+        inside = [p for p in files if not is_data_folder(p.parent)]
         if not inside:
             raise UserError(
                 f"the folder {word} holds none of {' '.join(FOLDER_KINDS)} (.gz too): name the files"
@@ -70,7 +78,8 @@ def _find(word: str) -> list[Path]:
         return inside
     if path.exists():
         return [path]
-    matches = sorted(Path(match) for match in glob.glob(word, recursive=True))
+    matches = [Path(match) for match in sorted(glob.glob(word, recursive=True))]
+    matches = [p for p in matches if not is_data_folder(p if p.is_dir() else p.parent)]
     if not matches:
         raise UserError(
             f"no such file: {word}; give a file, a folder, a glob in quotes, stories, tinystories or -"
@@ -99,7 +108,7 @@ def read_chunks(path: Path, options: ReadOptions = ReadOptions()) -> Iterator[Ch
     Raises UserError for bytes that are not UTF-8 (file and offset), broken JSON (line), a missing field.
     """
     try:
-        if kind(path) == ".parquet":
+        if kind_of(path, options) == ".parquet":
             yield from _parquet(path, options)
         else:
             with _open(path) as file:
@@ -116,10 +125,37 @@ def read_stream(
     file: BinaryIO | gzip.GzipFile, path: Path, options: ReadOptions = ReadOptions()
 ) -> Iterator[Chunk]:
     """The texts of an open, unpacked stream. The path says which kind of file it is, and is named in messages."""
-    blocks = decode(
-        file, str(path), options.errors, f"{CONVERT}, or type --errors replace to put U+FFFD there"
-    )
-    return _table(blocks, path, options) if kind(path) in TABLE_KINDS else _plain(blocks, path, options)
+    blocks = decode(file, str(path), options.errors, ADVICE)
+    if kind_of(path, options) in TABLE_KINDS:
+        return _table(blocks, path, options)
+    if options.kind == "auto" and kind(path) not in FOLDER_KINDS:
+        blocks = _refuse_json_lines(blocks, path)
+    return _plain(blocks, path, options)
+
+
+def kind_of(path: Path, options: ReadOptions) -> str:
+    """The kind of a file as a suffix: what the user says, else what its name says."""
+    return kind(path) if options.kind == "auto" else f".{options.kind}"
+
+
+def _refuse_json_lines(blocks: Iterator[str], path: Path) -> Iterator[str]:
+    """The same blocks. Raises UserError when the first line is a JSON object: the name does not tell it."""
+    for block in blocks:
+        line = block.lstrip().partition("\n")[0]
+        if line.startswith("{") and _is_object(line):
+            raise UserError(
+                f"{path} begins with a JSON object: type --kind jsonl to read a text from each line, or "
+                "--kind txt to take it as it is"
+            )
+        yield block
+        yield from blocks
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _open(path: Path) -> BinaryIO | gzip.GzipFile:
@@ -202,9 +238,9 @@ def trim(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
 
 def _table(blocks: Iterator[str], path: Path, options: ReadOptions) -> Iterator[Chunk]:
     """The chunks of a .jsonl, .json or .csv file: a whole text each."""
-    if kind(path) == ".csv":
+    if kind_of(path, options) == ".csv":
         texts = _csv(_lines(blocks), path, options.field)
-    elif kind(path) == ".json":
+    elif kind_of(path, options) == ".json":
         texts = _json(blocks, path, options.field)
     else:
         texts = _json_lines(blocks, path, options.field)
@@ -238,7 +274,14 @@ def _csv(lines: Iterator[str], path: Path, field: str) -> Iterator[str]:
             raise UserError(
                 f"{path} has no column {field!r}, only {_names(rows.fieldnames)}; type --field NAME"
             )
+        if list(rows.fieldnames or []).count(field) > 1:
+            raise UserError(f"{path} has several columns {field!r}; give each a name of its own")
         for row in rows:
+            if None in row:  # pyright: ignore[reportUnnecessaryContains]
+                raise UserError(
+                    f"{path}, line {rows.line_num} has more cells than the header; put a text that holds "
+                    "commas in quotation marks"
+                )
             yield row[field] or ""
     except csv.Error as error:
         raise UserError(f"{path}, line {rows.line_num}: {error}; save the file as a standard CSV") from None
@@ -295,12 +338,21 @@ def _parquet(path: Path, options: ReadOptions) -> Iterator[Chunk]:
                 names = _names(table.schema_arrow.names)
                 raise UserError(f"{path} has no column {options.field!r}, only {names}; type --field NAME")
             for batch in table.iter_batches(batch_size=1024, columns=[options.field]):
-                for text in batch.column(0).to_pylist():
+                for cell in _cells(batch.column(0), path, options):
                     yield _clean(
-                        _field({options.field: text or ""}, str(path), options.field), path, options.errors
+                        _field({options.field: cell}, str(path), options.field), path, options.errors
                     )
     except pa.ArrowException as error:
         raise UserError(f"{path} is not a readable parquet file ({str(error).splitlines()[0]})") from None
+
+
+def _cells(column: Any, path: Path, options: ReadOptions) -> Iterator[Any]:
+    """The cells of a column, "" where one is missing; strings are decoded here, since pyarrow does not check them."""
+    bytes_of = {"string": "binary", "large_string": "large_binary"}.get(str(column.type))
+    for cell in (column.cast(bytes_of) if bytes_of else column).to_pylist():
+        if bytes_of and cell is not None:
+            cell = decode_bytes(cell, str(path), options.errors, ADVICE)
+        yield "" if cell is None else cell
 
 
 def first_texts(chunks: Iterable[Chunk], count: int | None) -> Iterator[Chunk]:

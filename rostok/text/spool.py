@@ -20,28 +20,35 @@ from pathlib import Path
 import numpy as np
 
 from rostok.errors import UserError
+from rostok.text.mojibake import is_mojibake, repair
 from rostok.text.reading import BLOCK
 from rostok.text.shards import Chunk
 
 LONG = 1 << 18  # characters; a longer text is encoded in parts
 FEW_TEXTS = 20  # fewer are split by position
+NEAR, FAR = (
+    0.1,
+    0.5,
+)  # of the held-out bytes: how far a split by position may move to the end of a line or word
 
 
 class Spool:
     """Every text as UTF-8 in one temporary file, with what the split needs: where each text is, and its digest.
 
+    mojibake: what to do with damaged texts (warn: take them as they are | repair | drop); `damaged` counts them.
     Memory: 32 bytes a text. `end_of_valid()` marks all texts so far as the user's validation set: they are used
     as they are, and equal texts of the training part are dropped.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, mojibake: str = "warn") -> None:
         self._file = tempfile.TemporaryFile(dir=folder, prefix=".spool-")  # noqa: SIM115 (open while the spool lives)
         self._bounds = array("q")  # begin, end of each text
         self._digests = bytearray()  # 16 bytes each
         self._size = self._begin = 0
         self._hash = hashlib.sha256()
         self._given = 0  # number of texts of the validation file; they come first
-        self.empty = self.duplicates = 0
+        self.empty = self.duplicates = self.damaged = 0
+        self._mojibake, self._is_damaged = mojibake, False
         self.ranges: dict[str, np.ndarray] = {}  # split -> (texts, 2) begins and ends
 
     def close(self) -> None:
@@ -58,6 +65,9 @@ class Spool:
     def add(self, chunk: Chunk) -> bool:
         """Append a chunk. Returns whether a text that is not empty ended with it."""
         text, last = chunk
+        if is_mojibake(text):
+            self._is_damaged = True
+            text = repair(text) if self._mojibake == "repair" else text
         raw = text.encode()
         self._file.write(raw)
         self._hash.update(raw)
@@ -65,11 +75,16 @@ class Spool:
         return last and self._end_text()
 
     def _end_text(self) -> bool:
+        dropped = self._is_damaged and self._mojibake == "drop"
+        if dropped:
+            self._size = self._file.seek(self._begin)
+        self.damaged += self._is_damaged
+        self._is_damaged = False
         filled = self._size > self._begin
         if filled:
             self._bounds.extend((self._begin, self._size))
             self._digests += self._hash.digest()[:16]
-        else:
+        elif not dropped:
             self.empty += 1
         self._begin, self._hash = self._size, hashlib.sha256()
         return filled
@@ -101,44 +116,60 @@ class Spool:
         return how
 
     def _split_by_position(self, bounds: np.ndarray, share: float) -> dict[str, np.ndarray]:
-        """Hold out the last `share` of the bytes, cut at the end of a line (else after a word)."""
+        """Hold out the last `share` of the bytes, cut at the end of a line or after a word near that place."""
         lengths = bounds[:, 1] - bounds[:, 0]
         goal = int(lengths.sum() * (1 - share))
         ends = np.cumsum(lengths)
         text = min(int(np.searchsorted(ends, goal, side="right")), len(bounds) - 1)
         begin, end = (int(x) for x in bounds[text])
-        cut = self._line_end(begin, begin + goal - int(ends[text] - lengths[text]), end)
+        held = int(lengths.sum() * share)
+        cut = self._good_cut(begin, begin + goal - int(ends[text] - lengths[text]), end, held)
         train = np.concatenate([bounds[:text], [[begin, cut]]])
         valid = np.concatenate([[[cut, end]], bounds[text + 1 :]])
         return {"train": train[train[:, 0] < train[:, 1]], "valid": valid[valid[:, 0] < valid[:, 1]]}
 
-    def _line_end(self, begin: int, cut: int, end: int) -> int:
+    def _good_cut(self, begin: int, cut: int, end: int, held: int) -> int:
+        """The end of a line that is within NEAR of `cut`, the one before it first; else of a word.
+
+        Else the nearest end of either within FAR; else `cut` itself, moved to the end of a character.
+        """
         low, high = max(begin, cut - BLOCK), min(end, cut + BLOCK)
         self._file.seek(low)
         raw = self._file.read(high - low)
         at = cut - low
-        for border in (b"\n", b" "):
-            found = [i for i in (raw.rfind(border, 0, at), raw.find(border, at)) if i >= 0]
-            if found:
-                return low + found[0] + 1
+        lines, words = (
+            [i + 1 for i in (raw.rfind(x, 0, at), raw.find(x, at)) if i >= 0] for x in (b"\n", b" ")
+        )
+        by_distance = sorted([*lines, *words], key=lambda i: abs(i - at))
+        for places, far in ((lines, NEAR * held), (words, NEAR * held), (by_distance, FAR * held)):
+            close = [i for i in places if abs(i - at) <= far and i < len(raw)]
+            if close:
+                return low + close[0]
         while at < len(raw) and raw[at] & 0xC0 == 0x80:  # inside a character of several bytes
             at += 1
         return low + at
 
     def _require_both(self, texts: int, how: str, share: float) -> None:
         if texts == 0:
-            raise UserError("the source holds no text (only white space, if anything): give another file")
+            lost = f", {self.damaged} texts with mojibake were dropped" if self._mojibake == "drop" else ""
+            raise UserError(
+                f"the source holds no text (only white space, if anything{lost}): give another file"
+            )
         for part, ranges in self.ranges.items():
             if len(ranges) == 0:
-                wish = (
-                    "another file"
-                    if how == "given"
-                    else f"--valid-share {0.2 if share < 0.2 else 0.1} or --valid FILE"
+                wish = f"--valid-share {0.2 if share < 0.2 else 0.1} or --valid FILE"
+                reason = (
+                    f"{texts} texts ({self.duplicates} duplicates dropped), split by {how}, share {share}"
                 )
-                raise UserError(
-                    f"the {part} part would be empty: {texts} texts ({self.duplicates} duplicates dropped), "
-                    f"split by {how}, share {share} held out; give more texts, or type {wish}"
-                )
+                if how == "given":
+                    wish, reason = "another file", f"all {texts} texts are in the files of --valid too"
+                raise UserError(f"the {part} part would be empty: {reason}; give more texts, or type {wish}")
+
+    @property
+    def held_out_share(self) -> float:
+        """The share of the bytes that is held out, after `split`."""
+        held = self.bytes_of("valid")
+        return held / (held + self.bytes_of("train"))
 
     def bytes_of(self, split: str) -> int:
         return int((self.ranges[split][:, 1] - self.ranges[split][:, 0]).sum())

@@ -16,11 +16,13 @@ Left out: normalisers, several special tokens, any tokenizer that is not byte-le
 import hashlib
 import json
 import os
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -39,6 +41,7 @@ QWEN2_PATTERN = (
 )
 SMALLEST_VOCABULARY = 257  # ◆ and the 256 bytes
 LARGEST_VOCABULARY = 1_000_000  # to be learnt; the trainer takes its memory for all of it at once
+LONGEST_BLANK = 500_000  # white space in a row; tiktoken's regular expressions fail at a million
 LONGEST_WORD = 1000  # characters; the time to learn from a word grows with the square of its length
 DOWNLOAD_TIMEOUT = (5, 30)  # seconds to connect, seconds between two bytes
 
@@ -60,11 +63,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of ordinary text: no ◆ is put in front, and a literal `<|endoftext|>` is ordinary characters."""
-        return self.encoding.encode_ordinary(text)
+        return [id for part in cut_blanks(text) for id in self.encoding.encode_ordinary(part)]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """`encode` of each text, on several threads (default: one for each core)."""
-        return self.encoding.encode_ordinary_batch(list(texts), num_threads=threads or os.cpu_count() or 1)
+        with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+            return [ids.tolist() for ids in self.encode_arrays(texts, pool)]
 
     def encode_arrays(
         self, texts: Sequence[str], pool: ThreadPoolExecutor, group: int = 64
@@ -74,7 +78,11 @@ class Tokenizer:
         return [ids for done in pool.map(self._encode_group, groups) for ids in done]
 
     def _encode_group(self, texts: Sequence[str]) -> list[np.ndarray]:
-        return [self.encoding.encode_to_numpy(text, disallowed_special=()) for text in texts]
+        return [self._encode_array(text) for text in texts]
+
+    def _encode_array(self, text: str) -> np.ndarray:
+        parts = [self.encoding.encode_to_numpy(part, disallowed_special=()) for part in cut_blanks(text)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; bytes that are not UTF-8 (part of a character) become U+FFFD, ◆ `<|endoftext|>`."""
@@ -155,6 +163,19 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Tokenizer:
     )
     bpe.train_from_iterator(cut_words(texts), trainer)
     return _from_json(bpe.to_str(pretty=True), "the new tokenizer")
+
+
+def cut_blanks(text: str) -> list[str]:
+    """The text, cut inside runs of more than LONGEST_BLANK white space characters: almost always in one part.
+
+    >>> [len(part) for part in cut_blanks("x" + " " * 1_100_000 + "y")]
+    [500001, 500000, 100001]
+    """
+    if len(text) <= LONGEST_BLANK:
+        return [text]
+    runs = re.finditer(rf"(?<!\s)\s{{{LONGEST_BLANK},}}", text)
+    cuts = [at for run in runs for at in range(run.start() + LONGEST_BLANK, run.end(), LONGEST_BLANK)]
+    return [text[begin:end] for begin, end in pairwise([0, *cuts, len(text)])]
 
 
 def cut_words(texts: Iterable[str]) -> Iterator[str]:
