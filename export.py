@@ -13,6 +13,7 @@ Left out: uploading (huggingface-cli upload does it), the optimizer's state.
 import argparse
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from torch import Tensor
 from model import GPT, GPTConfig, build_model
 from rostok import __version__
 from rostok.errors import Parser, UserError, run_main, verb
-from rostok.files import new_folder, write_file
+from rostok.files import check_folder, new_folder, write_file
 from rostok.formats import hf
 from rostok.formats.model_card import model_card
 from rostok.runs import Run, load_run, read_tensors, signed
@@ -98,15 +99,13 @@ def tokenizer_json(tokenizer: Tokenizer, folder: Path) -> str:
 
 
 def generation_config(config: GPTConfig) -> dict[str, Any]:
-    """generation_config.json: ◆ ends a text. How to draw tokens is left to the caller."""
-    ids = {f"{role}_token_id": config.start_id for role in ("bos", "eos", "pad")}
-    return {**ids, "max_length": config.context}
+    """generation_config.json: ◆ ends a text. How to draw tokens, and how many, is left to the caller."""
+    return {f"{role}_token_id": config.start_id for role in ("bos", "eos", "pad")}
 
 
 def check_new(out: Path) -> None:
     """Raise UserError when `out` does not name something new."""
-    if not out.name or out.name == "..":
-        raise UserError(f"--out must be the name of something new. Got '{out}'")
+    check_folder(out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} exists already; choose another --out or delete it first")
 
@@ -122,7 +121,13 @@ def import_hf(source: Path, out: Path) -> None:
     """Write the run folder `out` from a Hugging Face folder. Raises UserError for what no GPT of Rostok has."""
     config = hf.config_from_hf(read_json(source / "config.json"))
     text = read_text(source / "tokenizer.json")
-    config["start_id"] = load_tokenizer(source).start_id
+    tokenizer = load_tokenizer(source)
+    if tokenizer.vocab_size > config["vocab_size"]:
+        raise UserError(
+            f"{source / 'tokenizer.json'} has {tokenizer.vocab_size} ids, config.json says vocab_size "
+            f"{config['vocab_size']}: the model has no embedding for the rest; put the tokenizer of this model there"
+        )
+    config["start_id"] = tokenizer.start_id
     kept = read_kept(source / KEPT) if (source / KEPT).is_file() else {}
     content = save(hf.weights_from_hf(read_weights(source), config))
     found = kept.get("post_processor") or hf.found_processor(text, config["start_id"])
@@ -144,7 +149,10 @@ def import_hf(source: Path, out: Path) -> None:
         write_file(part / "latest", step.name + "\n", durable=True)
         if (source / "metrics.jsonl").is_file():
             shutil.copyfile(source / "metrics.jsonl", part / "metrics.jsonl")
-        load_run(part, build_model)  # refuse here, not when the user opens it
+        try:
+            load_run(part, build_model)  # refuse here, not when the user opens it
+        except UserError as error:
+            raise UserError(str(error).replace(str(part), str(source))) from None
 
 
 def read_text(path: Path) -> str:
@@ -185,7 +193,12 @@ def read_kept(path: Path) -> dict[str, Any]:
 def read_weights(source: Path) -> dict[str, Tensor]:
     path = source / "model.safetensors"
     try:
-        return load_file(path)
+        weights = load_file(path)
+        if other := [name for name, tensor in weights.items() if not tensor.is_floating_point()]:
+            raise UserError(
+                f"{path}: {other[0]} is {weights[other[0]].dtype}; wanted float32, float16 or bfloat16"
+            )
+        return weights
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot read {path}: {error}; wanted a folder with one model.safetensors") from None
 
@@ -208,16 +221,15 @@ def check(run: Run, out: Path) -> str:
         raise UserError(
             f"{out}: the logits of transformers and Rostok differ by {difference:.2g}; wanted 1e-4"
         )
-    start = torch.tensor([[config.start_id]])
-    count = min(100, config.context - 1)
-    theirs = model.generate(
-        start, attention_mask=torch.ones_like(start), max_new_tokens=count, do_sample=False
-    )[0]
-    if theirs.tolist() != greedy(run.model, [config.start_id], count, config.start_id):
+    ours = greedy(run.model, [config.start_id], min(100, config.context - 1), config.start_id)
+    theirs = ours[:1]
+    if count := len(ours) - 1:  # none fits a context of 1
+        start = torch.tensor([theirs])
+        mask = torch.ones_like(start)
+        theirs = model.generate(start, attention_mask=mask, max_new_tokens=count, do_sample=False)[0].tolist()
+    if theirs != ours:
         raise UserError(f"{out}: greedy texts of transformers and Rostok differ within {count} tokens")
-    return (
-        f"checked: same token ids, logits within {difference:.1g}, the same {len(theirs) - 1} greedy tokens"
-    )
+    return f"checked: same token ids, logits within {difference:.1g}, the same {count} greedy tokens"
 
 
 def open_with_transformers(folder: Path) -> tuple[Any, Any]:
@@ -252,7 +264,7 @@ def main(argv: Sequence[str]) -> int:
     add("run", type=Path, help="a run folder; with --import a Hugging Face folder")
     add("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
     add("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
-    add("--type", choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)")
+    add("--type", type=str.upper, choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)")
     add("--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)")
     add("--check", action="store_true", help="compare the folder with the run through transformers")
     add("--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder")
@@ -267,12 +279,14 @@ def main(argv: Sequence[str]) -> int:
     check_new(options.out)
     if options.back:
         import_hf(options.run, options.out)
-        print(f"wrote {options.out}; next: {verb('sample')} {options.out}")
+        print(f"wrote {options.out}; next: {verb('sample')} {shlex.quote(str(options.out))}")
         return 0
+    if options.step and (options.run / "state.json").is_file():
+        raise UserError(f"{options.run} is one checkpoint already: leave out --step {options.step}")
     run = load_run(options.run, build_model, options.step)
     if options.to == "gguf":
         return write_gguf(run, options.out, options.type or "F16")
-    export_hf(run, options.out, " ".join(["python export.py", *argv]))
+    export_hf(run, options.out, shlex.join(["python", "export.py", *argv]))
     print(f"wrote {options.out}")
     if options.check:
         print(check(run, options.out))
@@ -285,7 +299,8 @@ def refuse_gguf_words(options: argparse.Namespace) -> None:
     if kind or options.out.suffix.lower() == ".gguf":
         got = kind.strip() or f"--out {options.out}"
         raise UserError(
-            f"{got} needs --to gguf; type {verb('export')} {options.run} --to gguf {kind}--out {options.out}"
+            f"{got} needs --to gguf; type {verb('export')} {shlex.quote(str(options.run))} --to gguf {kind}--out "
+            f"{shlex.quote(str(options.out))}"
         )
 
 

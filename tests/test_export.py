@@ -267,7 +267,86 @@ def test_the_model_card_says_data_perplexity_protocol_and_command(tmp_path, toke
     assert str(tmp_path) not in card
 
 
+def test_the_model_card_is_markdown_whatever_the_names(tmp_path, tokenizer, monkeypatch):
+    """A name of marks, quotes and blanks: it stays one title, one Python string, one word of the shell."""
+    import ast
+    import shlex
+
+    monkeypatch.chdir(tmp_path)
+    make_run(Path("run"), tokenizer)
+    name = 'my "x"_`y` *z*'
+    card = (export_run(Path("run"), Path(name)) / "README.md").read_text(encoding="utf-8")
+    assert r'# my "x"\_\`y\` \*z\*' in card.splitlines()
+    python = card.split("```python\n")[1].split("```")[0]
+    calls = [
+        node for node in ast.walk(ast.parse(python)) if isinstance(node, ast.keyword) and node.arg == "model"
+    ]
+    assert [ast.literal_eval(call.value) for call in calls] == [name]
+    shell = card.split("```sh\n")[1].split("\n")[0]
+    assert shlex.split(shell)[4] == f"pretrained={name},add_bos_token=False"
+    assert f"`` python export.py run --out '{name}' ``" in card
+    assert "padding token" in card
+
+
+def test_a_batch_goes_on_as_each_text_alone(tmp_path, tokenizer):
+    """Padding is on the left: a short prompt beside a long one is continued as without it."""
+    run = make_run(tmp_path / "run", tokenizer)
+    model, theirs = export.open_with_transformers(export_run(run, tmp_path / "hf"))
+    prompts = ["The cat sat on the mat and", "The"]
+    batch = theirs(prompts, padding=True, return_tensors="pt")
+    both = model.generate(**batch, max_new_tokens=8, do_sample=False)
+    alone = model.generate(**theirs(prompts[1], return_tensors="pt"), max_new_tokens=8, do_sample=False)
+    assert both[1, -8:].tolist() == alone[0, -8:].tolist()
+    assert "max_length" not in json.loads((tmp_path / "hf" / "generation_config.json").read_text())
+
+
+def test_check_of_a_context_of_one(tmp_path, tokenizer, capsys):
+    run = load_run(make_run(tmp_path / "run", tokenizer), build_model)
+    out = export_run(run.folder, tmp_path / "hf")
+    object.__setattr__(run.model.config, "context", 1)
+    assert "the same 0 greedy tokens" in export.check(run, out)
+
+
 # errors
+
+
+def test_an_option_without_effect_is_refused(tmp_path, tokenizer):
+    run = make_run(tmp_path / "run", tokenizer)
+    refuse(
+        "is one checkpoint already: leave out --step latest",
+        run / "step-000007",
+        "--step",
+        "latest",
+        "--out",
+        tmp_path / "x",
+    )
+    for words in (["--import", "--to", "gguf"], ["--import", "--check"], ["--to", "gguf", "--check"]):
+        with pytest.raises(SystemExit):
+            export.main([str(run), "--out", str(tmp_path / "x"), *words])
+
+
+def test_a_tokenizer_larger_than_the_embedding_is_refused(tmp_path, tokenizer):
+    out = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "hf")
+    train_tokenizer(["some other words are longer than these " * 9], 330).save(out)
+    larger = load_tokenizer(out).vocab_size
+    settings = json.loads((out / "config.json").read_text()) | {"vocab_size": larger - 1}
+    (out / "config.json").write_text(json.dumps(settings))
+    refuse(
+        f"has {larger} ids, config.json says vocab_size {larger - 1}",
+        out,
+        "--import",
+        "--out",
+        tmp_path / "back",
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.complex64])
+def test_weights_that_are_not_real_numbers_are_refused(tmp_path, tokenizer, dtype):
+    out = export_run(make_run(tmp_path / "run", tokenizer), tmp_path / "hf")
+    weights = load_file(out / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"].to(dtype)
+    save_file(weights, out / "model.safetensors")
+    refuse(f"model.norm.weight is {dtype}; wanted float32", out, "--import", "--out", tmp_path / "back")
 
 
 def refuse(match: str, *words: object) -> None:
@@ -376,7 +455,7 @@ def test_a_published_encoding_needs_transformers(monkeypatch):
 # GGUF
 
 
-@pytest.mark.parametrize("kind", ["F32", "F16", "Q8_0"])
+@pytest.mark.parametrize("kind", ["F32", "f16", "q8_0"])
 def test_a_gguf_file_holds_every_weight_and_the_tokenizer(tmp_path, tokenizer, kind):
     import gguf
 
@@ -387,6 +466,7 @@ def test_a_gguf_file_holds_every_weight_and_the_tokenizer(tmp_path, tokenizer, k
     fields = {name: field.contents() for name, field in reader.fields.items()}
     assert fields["general.architecture"] == "qwen3"
     assert fields["qwen3.attention.head_count_kv"] == 1
+    assert fields["general.quantization_version"] == gguf.GGML_QUANT_VERSION
     assert fields["qwen3.rope.freq_base"] == 10000
     assert fields["tokenizer.ggml.pre"] == "qwen2"
     assert fields["tokenizer.ggml.add_bos_token"] is True
@@ -395,7 +475,7 @@ def test_a_gguf_file_holds_every_weight_and_the_tokenizer(tmp_path, tokenizer, k
     arrays = {t.name: gguf.quants.dequantize(t.data, t.tensor_type) for t in reader.tensors}
     weights = load_run(run, build_model).model.state_dict()
     qkv = torch.cat([torch.tensor(arrays[f"blk.1.attn_{x}.weight"]) for x in "qkv"])
-    tolerance = {"F32": 0.0, "F16": 1e-3, "Q8_0": 5e-3}[kind]
+    tolerance = {"F32": 0.0, "f16": 1e-3, "q8_0": 5e-3}[kind]
     pairs = {
         "token_embd": "embed",
         "blk.0.ffn_down": "blocks.0.mlp.down",

@@ -51,6 +51,7 @@ def write_gguf_file(
         out.parent.mkdir(parents=True, exist_ok=True)
         with replacing(out) as part:
             writer = gguf.GGUFWriter(part, "qwen3")
+            writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
             add_sizes(
                 writer, name, config, gguf.LlamaFileType[{"F32": "ALL_F32"}.get(kind, f"MOSTLY_{kind}")]
             )

@@ -258,6 +258,7 @@ def tokenizer_config(context: int) -> dict[str, Any]:
     """tokenizer_config.json. PreTrainedTokenizerFast takes tokenizer.json as it is; Qwen2Tokenizer would add NFC.
 
     `split_special_tokens`: a literal <|endoftext|> inside a text is text, as in Rostok; ◆ comes from the opening.
+    `padding_side`: texts of a batch must end at the same place, or generation goes on from the padding.
     """
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
@@ -265,6 +266,7 @@ def tokenizer_config(context: int) -> dict[str, Any]:
         "eos_token": OPENING,
         "pad_token": OPENING,
         "unk_token": None,
+        "padding_side": "left",
         "model_max_length": context,
         "clean_up_tokenization_spaces": False,
         "split_special_tokens": True,

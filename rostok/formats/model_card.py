@@ -7,6 +7,8 @@ anything that the run folder and its data folder do not say.
 """
 
 import json
+import re
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,7 @@ pipeline_tag: text-generation
 tags: [rostok, qwen3, tiny]
 ---
 
-# {name}
+# {escape(name)}
 
 A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layers, {config.n_head} heads
 ({config.kv_heads} for keys and values), width {config.d_model}, context {config.context} tokens, vocabulary \
@@ -47,7 +49,7 @@ Step {state.get("step", "unknown")}, {state.get("tokens", 0):,} training tokens.
 ```python
 from transformers import pipeline
 
-write = pipeline("text-generation", model="{name}")
+write = pipeline("text-generation", model={json.dumps(name, ensure_ascii=False)})
 print(write("Once upon a time", max_new_tokens=100, do_sample=True)[0]["generated_text"])
 ```
 
@@ -55,10 +57,15 @@ print(write("Once upon a time", max_new_tokens=100, do_sample=True)[0]["generate
 `add_special_tokens=False` leaves it out. lm-evaluation-harness adds its own, hence `add_bos_token=False` there:
 
 ```sh
-lm_eval --model hf --model_args pretrained={name},add_bos_token=False --tasks ...
+lm_eval --model hf --model_args {shlex.quote(f"pretrained={name},add_bos_token=False")} --tasks ...
 ```
 
-Made with `{command}` (Rostok {__version__}). It is small, it makes things up, and it knows only texts like those above.
+Fine-tuning: `<|endoftext|>` is also the padding token here. A collator that puts -100 on padding (such as
+`DataCollatorForLanguageModeling`) then leaves out the end of each text, and the model forgets to end one. Give
+labels of your own, or add a padding token first.
+
+Made with {code(command)} (Rostok {__version__}).
+It is small, it makes things up, and it knows only texts like those above.
 """
 
 
@@ -66,7 +73,9 @@ def training_data(run: Run) -> str:
     """The data section: from the manifest of the shards where they are still there, else their path and hash."""
     path = Path((run.config.get("data") or {}).get("path", "unknown"))
     hashes = ", ".join(f"{split} `{digest}`" for split, digest in run.state.get("data_sha256", {}).items())
-    lines = [f"Token shards `{path.as_posix()}`" + (f" (SHA-256 of the ids: {hashes})." if hashes else ".")]
+    lines = [
+        f"Token shards {code(path.as_posix())}" + (f" (SHA-256 of the ids: {hashes})." if hashes else ".")
+    ]
     try:
         manifest = json.loads((path / "manifest.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -74,7 +83,7 @@ def training_data(run: Run) -> str:
     source = manifest.get("source")
     if source:
         lines.append(
-            f"Source: {source if isinstance(source, str) else json.dumps(source, ensure_ascii=False)}"
+            f"Source: {code(source if isinstance(source, str) else json.dumps(source, ensure_ascii=False))}"
         )
     for split, counts in manifest.get("splits", {}).items():
         numbers = ", ".join(f"{counts[key]:,} {key}" for key in ("texts", "tokens", "bytes") if key in counts)
@@ -94,3 +103,23 @@ def held_out(state: Mapping[str, Any], config: Sizes) -> str:
         "targets, the `<|endoftext|>` that ends a text among them; bits per byte leave it out.\n"
         "Perplexities are comparable for the same tokenizer and protocol only; bits per byte also across tokenizers."
     )
+
+
+def escape(text: str) -> str:
+    r"""Text as it is in Markdown: none of its characters is read as a mark.
+
+    >>> print(escape("my_run*"))
+    my\_run\*
+    """
+    return re.sub(r"([\\`*_\[\]<>#~|])", r"\\\1", " ".join(text.split()))
+
+
+def code(text: str) -> str:
+    """Text as code in Markdown, whatever marks it holds.
+
+    >>> code("a `b`")
+    '`` a `b` ``'
+    """
+    text = " ".join(text.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence} {text} {fence}" if len(fence) > 1 else f"`{text}`"
