@@ -396,6 +396,8 @@ def test_a_missing_package_gives_its_extra(tmp_path, tokenizer, monkeypatch):
         ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1e4}}, "rope_type must be default"),
         ({"use_sliding_window": True}, "use_sliding_window"),
         ({"vocab_size": None}, "lacks 'vocab_size'"),
+        ({"max_position_embeddings": 10**30}, "the context must be a whole number"),
+        ({"rope_parameters": {"rope_theta": "x"}}, "rope_theta must be a number"),
     ],
 )
 def test_a_foreign_config_is_refused_by_name(change, match):

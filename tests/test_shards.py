@@ -8,7 +8,7 @@ import pytest
 
 from rostok.errors import UserError
 from rostok.text.shards import ShardWriter, open_data, token_dtype, verify, whole, write_data
-from rostok.text.tokenizer import train_tokenizer
+from rostok.text.tokenizer import load_tokenizer, train_tokenizer
 
 TEXTS = ["the cat sat on the mat", "a literal <|endoftext|> is text", "Кошка сидит на ковре", "x", "the end"]
 
@@ -130,12 +130,16 @@ def test_id_beyond_the_vocabulary_is_named(folder: Path) -> None:
 
 
 def test_other_tokenizer_is_refused_with_both_names(folder: Path) -> None:
-    data = open_data(folder)
-    data.check_tokenizer(data.tokenizer_name, data.tokenizer_sha256)
+    data, tokenizer = open_data(folder), load_tokenizer(folder)
+    data.check_tokenizer(tokenizer)
+    data.vocab_size += 1
+    with pytest.raises(UserError, match="says 301 ids, its tokenizer has 300"):
+        data.check_tokenizer(tokenizer)
+    tokenizer.name, tokenizer.sha256 = "gpt2", "0123456789abcdef"
     with pytest.raises(
         UserError, match=rf"bpe-300 \({data.tokenizer_sha256[:12]}\), wanted gpt2 \(0123456789ab\)"
     ):
-        data.check_tokenizer("gpt2", "0123456789abcdef")
+        data.check_tokenizer(tokenizer)
 
 
 def test_changed_shard_is_refused(folder: Path) -> None:

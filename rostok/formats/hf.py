@@ -175,10 +175,12 @@ def config_from_hf(settings: Mapping[str, Any]) -> dict[str, Any]:
         }
     except KeyError as error:
         raise UserError(f"config.json lacks {error}; is this the folder of a Qwen3 model?") from None
+    except (TypeError, ValueError, OverflowError):
+        raise UserError(f"config.json: rope_theta must be a number. Got {rope.get('rope_theta')!r}") from None
     for key in ("vocab_size", "context", "n_layer", "n_head", "n_kv_head", "d_model", "d_mlp"):
-        if type(config[key]) is not int or config[key] < 1:
+        if type(config[key]) is not int or not 1 <= config[key] < 1 << 31:
             raise UserError(
-                f"config.json: the {key} must be a whole number of at least 1. Got {config[key]!r}"
+                f"config.json: the {key} must be a whole number from 1 to 2^31. Got {config[key]!r}"
             )
     return config
 

@@ -305,13 +305,18 @@ class Data:
             starts=np.concatenate([*starts, bases[-1:]]),
         )
 
-    def check_tokenizer(self, name: str, sha256: str) -> None:
+    def check_tokenizer(self, tokenizer: "Encoder") -> None:
         """Raise UserError, naming both, unless the shards were made with this tokenizer."""
-        if sha256 != self.tokenizer_sha256:
+        if tokenizer.sha256 != self.tokenizer_sha256:
             raise UserError(
                 f"{self.folder} was made with the tokenizer {self.tokenizer_name} "
-                f"({self.tokenizer_sha256[:12]}), wanted {name} ({sha256[:12]}); prepare it again "
+                f"({self.tokenizer_sha256[:12]}), wanted {tokenizer.name} ({tokenizer.sha256[:12]}); prepare it again "
                 "with --tokenizer FOLDER of the wanted one"
+            )
+        if tokenizer.vocab_size != self.vocab_size:
+            raise UserError(
+                f"{self.folder / MANIFEST} says {self.vocab_size} ids, its tokenizer has {tokenizer.vocab_size}; "
+                "prepare the data again with --force"
             )
 
 

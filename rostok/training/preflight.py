@@ -24,7 +24,7 @@ from rostok.training.trained import Trained
 
 def fit_to_data(config: Any, data: Data, tokenizer: Tokenizer) -> Any:
     """The settings (train.TrainConfig) with the vocabulary and ◆ of the data. Raises UserError when they differ."""
-    data.check_tokenizer(tokenizer.name, tokenizer.sha256)
+    data.check_tokenizer(tokenizer)
     found = {"vocab_size": data.vocab_size, "start_id": tokenizer.start_id}
     for name, number in found.items():
         came = getattr(config.model, name)
