@@ -126,7 +126,7 @@ def check(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other before anything is read."""
     if args.out == "" or args.tokenizer == "" or "" in [*args.source, *(args.valid or [])]:
         raise UserError(
-            "--corpus, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
+            "--source, --valid, --tokenizer and --out must not be empty: is a shell variable unset?"
         )
     if args.threads is not None and not 1 <= args.threads <= MAX_THREADS:
         raise UserError(f"--threads {args.threads}: wanted 1 to {MAX_THREADS}, or leave it out")

@@ -421,6 +421,9 @@ def test_file_under_the_c_locale(tiny_texts: list[str], here: Path) -> None:
     ("words", "message"),
     [
         (["--source", "nothing.txt"], "no such file: nothing.txt"),
+        (["--source", ""], "--source, --valid, --tokenizer and --out must not be empty"),
+        (["--source", "tales.txt", "--marker", "\udcff"], "--marker: byte 0xff at offset 0 is not UTF-8"),
+        (["--source", "tales.txt", "--out", "\udcff"], "is not UTF-8; give another name"),
         (["--source", "tales.txt", "--valid-share", "0"], "wanted a share between 0 and 1"),
         (["--source", "tales.txt", "--valid-share", "nan"], "wanted a share between 0 and 1"),
         (["--source", "tales.txt", "--stories", "0"], "wanted 1 or more"),
