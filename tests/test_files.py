@@ -1,13 +1,15 @@
 """rostok/files.py: files are there whole or not at all, and what may not be written is refused before the work."""
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from rostok.errors import UserError
-from rostok.files import check_out, new_folder, replacing, write_file, write_out
+from rostok.files import check_folder, check_out, hidden_names, new_folder, replacing, write_file, write_out
 
 
 def names(folder: Path) -> set[str]:
@@ -99,3 +101,67 @@ def test_what_may_not_be_written_is_refused(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(UserError, match=message):
             check_out(word, (".png", ".svg"), flag="--plot")
+
+
+def ended_process() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    """Only names of that form, of processes that have ended; what others wrote stays."""
+    out, gone = tmp_path / "out", ended_process()
+    stays = {
+        ".out.old",
+        ".out.x.tmp",
+        f".other.{gone}.tmp",
+        f".out.{os.getppid()}.tmp",
+        f".out.{gone}.tmp.txt",
+    }
+    for name in stays:
+        (tmp_path / name).write_text("mine")
+    for folder in (out, *hidden_names(out, gone)):
+        folder.mkdir()
+        (folder / "half").touch()
+    with new_folder(out, replace=True) as beside:
+        (beside / "one").touch()
+    assert names(tmp_path) == stays | {"out"}
+    (tmp_path / f".a.txt.{gone}.tmp").touch()
+    write_file(tmp_path / "a.txt", "new")
+    assert names(tmp_path) == stays | {"out", "a.txt"}
+
+
+def test_an_old_folder_whose_successor_never_came_is_brought_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed between the two renames; and a second rename that fails."""
+    out = tmp_path / "out"
+    with new_folder(out) as beside:
+        (beside / "precious").touch()
+    out.rename(hidden_names(out, ended_process())[1])
+    with new_folder(tmp_path / "out", replace=True) as beside:
+        assert names(out) == {"precious"}
+        (beside / "two").touch()
+    assert names(out) == {"two"}
+    with pytest.raises(UserError, match="cannot write"), new_folder(out, replace=True) as beside:
+        beside.rmdir()
+    assert names(out) == {"two"}
+    assert names(tmp_path) == {"out"}
+
+
+def test_a_folder_that_may_not_be_written_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    assert check_folder("new/deep") == Path("new/deep")
+    for word, message in {
+        "": "must name a folder other than the current one",
+        ".": "other than the current one and those above. Got '.'",
+        "/": "other than the current one and those above",
+        "new/..": "other than the current one",
+        "file/x": "file/x is below a file",
+        "\udcff": "is not UTF-8",
+    }.items():
+        with pytest.raises(UserError, match=message):
+            check_folder(word)

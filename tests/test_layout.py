@@ -146,3 +146,12 @@ def test_nothing_is_pickled() -> None:
 def test_preparing_text_needs_no_torch() -> None:
     code = "import sys, prepare; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
+
+
+def test_git_changes_no_line_ends() -> None:
+    """tokenizer.json of a run is hashed as it is: a clone by Git for Windows must not rewrite it."""
+    words = ["git", "check-attr", "text", "checkpoints/rostok-mini/tokenizer.json", "scripts/test"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert [line.rsplit(" ", 1)[1] for line in done.stdout.splitlines()] == ["unset", "unset"]
