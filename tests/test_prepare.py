@@ -233,7 +233,7 @@ def test_json_lines_through_standard_input(here: Path, monkeypatch: pytest.Monke
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(raw)))
         return run("--source", "-", *words)
 
-    with pytest.raises(UserError, match="standard input begins with a JSON object: type --kind jsonl"):
+    with pytest.raises(UserError, match="standard input holds JSON: type --kind jsonl"):
         read_once()
     with pytest.raises(UserError, match=r"--field has no effect here: no .jsonl"):
         read_once("--field", "body")

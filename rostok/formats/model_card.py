@@ -30,7 +30,7 @@ tags: [rostok, qwen3, tiny]
 
 # {escape(name)}
 
-A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layers, {config.n_head} heads
+A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layer{"s" * (config.n_layer > 1)}, {config.n_head} heads
 ({config.kv_heads} for keys and values), width {config.d_model}, context {config.context} tokens, vocabulary \
 {config.vocab_size:,}. Architecture: Qwen3, no custom code.
 

@@ -129,7 +129,7 @@ def read_stream(
     if kind_of(path, options) in TABLE_KINDS:
         return _table(blocks, path, options)
     if options.kind == "auto" and kind(path) not in FOLDER_KINDS:
-        blocks = _refuse_json_lines(blocks, path)
+        blocks = _refuse_json(blocks, path)
     return _plain(blocks, path, options)
 
 
@@ -138,24 +138,30 @@ def kind_of(path: Path, options: ReadOptions) -> str:
     return kind(path) if options.kind == "auto" else f".{options.kind}"
 
 
-def _refuse_json_lines(blocks: Iterator[str], path: Path) -> Iterator[str]:
-    """The same blocks. Raises UserError when the first line is a JSON object: the name does not tell it."""
+def _refuse_json(blocks: Iterator[str], path: Path) -> Iterator[str]:
+    """The same blocks. Raises UserError when they begin as JSON does: nothing in the name said so."""
     for block in blocks:
-        line = block.lstrip().partition("\n")[0]
-        if line.startswith("{") and _is_object(line):
+        if kind := _json_kind(block.lstrip()):
             raise UserError(
-                f"{path} begins with a JSON object: type --kind jsonl to read a text from each line, or "
-                "--kind txt to take it as it is"
+                f"{path} holds JSON: type --kind {kind} to read the texts in it, or --kind txt to take it as it is"
             )
         yield block
         yield from blocks
 
 
-def _is_object(line: str) -> bool:
+def _json_kind(text: str) -> str | None:
+    """What the beginning of a text is.
+
+    >>> _json_kind('{"a": 1}\\n{'), _json_kind('[ {"a": 1},'), _json_kind("{curly} text")
+    ('jsonl', 'json', None)
+    """
+    if re.match(r'\[\s*\{\s*"', text):
+        return "json"
     try:
-        return isinstance(json.loads(line), dict)
+        line = text.partition("\n")[0] if text.startswith("{") else "0"
+        return "jsonl" if isinstance(json.loads(line), dict) else None
     except (ValueError, RecursionError):
-        return False
+        return None
 
 
 def _open(path: Path) -> BinaryIO | gzip.GzipFile:
