@@ -22,6 +22,7 @@ def model_card(run: Run, config: Sizes, name: str, command: str) -> str:
     """README.md of the folder: what it is, what it was trained on, how well it does and how that was measured."""
     state = run.state
     count = sum(parameter.numel() for parameter in run.model.parameters())
+    layers = f"{config.n_layer} layer" + "s" * (config.n_layer > 1)
     return f"""---
 library_name: transformers
 pipeline_tag: text-generation
@@ -30,7 +31,7 @@ tags: [rostok, qwen3, tiny]
 
 # {escape(name)}
 
-A tiny GPT trained with Rostok: {count:,} parameters, {config.n_layer} layer{"s" * (config.n_layer > 1)}, {config.n_head} heads
+A tiny GPT trained with Rostok: {count:,} parameters, {layers}, {config.n_head} heads
 ({config.kv_heads} for keys and values), width {config.d_model}, context {config.context} tokens, vocabulary \
 {config.vocab_size:,}. Architecture: Qwen3, no custom code.
 
