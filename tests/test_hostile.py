@@ -160,8 +160,8 @@ def test_closed_standard_input_is_one_line(
         (["--threads", "99999999999"], "wanted 1 to 1024"),
         (["--vocab", "99999999999"], "too large: type --vocab 1000000 or less"),
         (["--vocab", "9" * 30], "too large: type --vocab 1000000 or less"),
-        (["--out", "tales.txt/data"], "cannot write tales.txt/data"),
-        (["--source", "loop"], "loop: "),
+        (["--out", "tales.txt/data"], "--out tales.txt/data is below a file, not a folder"),
+        (["--source", "loop"], "loop cannot be read"),
         (["--source", "number.jsonl"], "number.jsonl, line 1 has a int in the field 'text', wanted text"),
     ],
 )
