@@ -269,7 +269,7 @@ def read_tensors(step_folder: Path, name: str, state: Mapping[str, Any] | None =
 def other_steps(step_folder: Path) -> str:
     others = [path.name for path in complete_steps(step_folder.parent) if path.name != step_folder.name]
     if not others:
-        return "; put the right one back, or train anew"
+        return "; put the right one back, or train again"
     older = step_folder.parent / others[-1]
     return f"; {older} is there too: use that one, and to train on from it delete {step_folder}"
 

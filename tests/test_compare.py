@@ -314,7 +314,7 @@ def test_runs_with_different_tokenizers_share_bits_a_byte_only(runs, tiny_texts,
 
 
 def test_shards_of_another_tokenizer_than_the_runs(runs, tiny_texts, tiny_data: Data, tmp_path) -> None:
-    """The runs share theirs: so the shards are encoded anew, for the counting models too, and all is compared."""
+    """The runs share theirs: so the shards are encoded again, for the counting models too, and all is compared."""
     tables = []
     for name, tokenizer in (
         ("own", load_tokenizer(tiny_data.folder)),

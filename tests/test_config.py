@@ -66,7 +66,7 @@ def test_C06_a_misspelt_key_gets_the_nearest_name(tmp_path: Path) -> None:
 
 
 def test_C06_a_key_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="line 2: the key 'steps' stands there twice"):
+    with pytest.raises(UserError, match="line 2: the key 'steps' is given twice"):
         load("steps: 1\nsteps: 2\n", folder=tmp_path)
 
 

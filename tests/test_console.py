@@ -226,7 +226,7 @@ def test_the_memory_of_a_container(tmp_path: Path) -> None:
 
 
 def test_tensorboard_holds_the_numbers_of_the_log(tmp_path: Path) -> None:
-    """The event files are read back; what was drawn after the step of a resume is drawn anew."""
+    """The event files are read back; what was drawn after the step of a resume is drawn again."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     log = MetricsLog(tmp_path / "metrics.jsonl", tensorboard=True)
     for step in (1, 2, 3):

@@ -563,7 +563,9 @@ def test_the_lock_holds_between_processes_and_dies_with_them(tmp_path: Path) -> 
         pass
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_signals_save_and_leave(
     number: signal.Signals, code: int, tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

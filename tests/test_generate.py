@@ -104,7 +104,7 @@ def test_greedy_whatever_the_other_settings():
     for settings in ({"top_k": 1}, {"top_p": 0.0}, {"top_p": 1e-9}, {"min_p": 1.0}, {"temperature": 1e-9}):
         assert write(prompt, 4, sampling=Sampling(**settings)).ids == best
     repeats = write([0, 9, 9, 9, 10, 8], 1, sampling=Sampling(temperature=0, repetition_penalty=2.0))
-    assert repeats.ids == [19]  # 9 stands there already, so the second-best comes
+    assert repeats.ids == [19]  # 9 is there already, so the second-best comes
 
 
 @pytest.mark.parametrize(

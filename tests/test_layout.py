@@ -1,6 +1,7 @@
 """The house keeps its rules: who imports whom, which names are taken, that nothing is pickled."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,16 @@ def test_git_changes_no_line_ends() -> None:
     if done.returncode == 128:
         pytest.skip("not a git checkout")
     assert [line.rsplit(" ", 1)[1] for line in done.stdout.splitlines()] == ["unset", "unset"]
+
+
+def test_the_plan_of_the_house_names_every_module() -> None:
+    plan = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    names = {path.name for path in modules().values()} - {"__init__.py", "__main__.py"}
+    assert not [name for name in sorted(names) if name not in plan]
+    gone = {f"{word}.py" for word in re.findall(r"\b(\w+)\.py\b", plan)} - names
+    gone -= {path.name for path in [*ROOT.glob("*.py"), *ROOT.glob("tests/*.py")]} | {
+        "x.py",
+        "test_x.py",
+        "__init__.py",
+    }
+    assert not gone

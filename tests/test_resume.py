@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 import train as front
@@ -442,3 +443,36 @@ def test_weights_that_cannot_be_begun_with_are_refused(
     with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer \S*other \.\.\."):
         begin(other / "latest")
     assert first_difference(before, bits(kept)) is None  # --fresh replaces nothing before it can begin
+
+
+def test_a_checkpoint_is_read_once_a_start(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found, read and hashed once, by a training and by --check, and by a training only when it holds the lock."""
+    run = train(config_of(tiny_data, tmp_path, "tokens=1280", "save_every=5"), quiet=True)
+    newest = runs.find_step(run, "latest") / "state.json"
+    reads, before = [], Path.read_text
+
+    def counted(self: Path, *given: Any, **named: Any) -> str:
+        if self == newest:
+            held = FileLock(run / ".lock", timeout=0, is_singleton=False)
+            try:
+                held.acquire()
+                held.release()
+                reads.append("free")
+            except Timeout:
+                reads.append("locked")
+        return before(self, *given, **named)
+
+    def first_step(self: Training) -> tuple[float, float]:
+        monkeypatch.setattr(Path, "read_text", before)
+        return step(self)
+
+    step = Training.step
+    monkeypatch.setattr(Path, "read_text", counted)
+    monkeypatch.setattr(Training, "step", first_step)
+    check(config_of(tiny_data, tmp_path, "save_every=5"), steps=1)
+    assert reads == ["free"]
+    monkeypatch.setattr(Path, "read_text", counted)
+    train(config_of(tiny_data, tmp_path, "tokens=1536", "save_every=5"), quiet=True)
+    assert reads == ["free", "locked"]

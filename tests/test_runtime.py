@@ -165,7 +165,7 @@ print(faults(), int(keep_freed_memory()), min(faults(), faults()))  # the heap m
 
 
 def test_freed_memory_is_kept() -> None:
-    """Where the C library is glibc, freed tensors of 64 MB stay: taken anew, they cost no page faults."""
+    """Where the C library is glibc, freed tensors of 64 MB stay: taken again, they cost no page faults."""
     pytest.importorskip("resource")
     done = subprocess.run(
         [sys.executable, "-c", FAULTS], cwd=ROOT, capture_output=True, text=True, check=True

@@ -183,20 +183,18 @@ def test_word_lists_are_tidy():
     for name in FILES:
         for section, lines in read_sections(name).items():
             assert lines, f"{name}: @{section} is empty"
-            assert len(set(lines)) == len(lines), f"{name}: a line of @{section} stands there twice"
+            assert len(set(lines)) == len(lines), f"{name}: a line of @{section} is there twice"
             assert not [line for line in lines if "  " in line], f"{name}: two blanks in @{section}"
             assert all(line.count("[") == line.count("]") for line in lines), f"{name}: @{section}"
     for section in read_sections("lists") | read_sections("names"):
         items = words().items[section]
-        assert len(items) == len(set(items)), (
-            f"@{section}: {Counter(items).most_common(1)} stands there twice"
-        )
+        assert len(items) == len(set(items)), f"@{section}: {Counter(items).most_common(1)} is there twice"
 
 
 def test_tables_have_full_rows():
     for section, rows in words().tables.items():
         assert len({len(row) for row in rows}) == 1, section
-        assert len({row[0] for row in rows}) == len(rows), f"@{section}: a word stands there twice"
+        assert len({row[0] for row in rows}) == len(rows), f"@{section}: a word is there twice"
         assert all(cell for row in rows for cell in row), section
 
 

@@ -155,7 +155,7 @@ def tokens_dropped(length: int, limit: int | None) -> int:
     that a cache, no cache and a prompt of any length lead to the same window.
 
     The window always keeps the first token (◆). When it is full it drops half of the context at once, then grows
-    again: keys and values that were computed with dropped tokens in view would be wrong, so it is read anew each time.
+    again: keys and values that were computed with dropped tokens in view would be wrong, so it is read again each time.
 
     >>> [tokens_dropped(n, 8) for n in (7, 8, 9, 12, 13)]
     [0, 0, 4, 4, 8]
@@ -170,7 +170,7 @@ class Reader:
     """Rows of ids that a model reads, and the logits of what comes next.
 
     rows[i] is the whole text of row i, its first token is ◆. `append` writes on, `cut` takes back. `past` says what
-    happens when a text outgrows the model's limit: "roll" reads a shorter window anew (`notice(row, shown)` is
+    happens when a text outgrows the model's limit: "roll" reads a shorter window again (`notice(row, shown)` is
     called), "stop" ends the row. Without `cached` every token re-reads its window: slow, and the same.
     """
 
@@ -196,7 +196,7 @@ class Reader:
         self.rows[row].extend(ids)
 
     def cut(self, row: int, length: int) -> None:
-        """Forget all tokens of a row from `length` on; what is left is read anew."""
+        """Forget all tokens of a row from `length` on; what is left is read again."""
         del self.rows[row][length:]
         self.forget(row)
 

@@ -36,7 +36,7 @@ class UniqueKeyLoader(yaml.SafeLoader):
             if key in seen:
                 line = key_node.start_mark.line + 1
                 raise UserError(
-                    f"{self.name}, line {line}: the key '{key}' stands there twice; delete one of the two"
+                    f"{self.name}, line {line}: the key '{key}' is given twice; delete one of the two"
                 )
             seen.add(key)
         return super().construct_mapping(node, deep)

@@ -1,4 +1,4 @@
-"""The running check of a training: the loss on a fixed set of held-out rows. compare.py has the full protocol."""
+"""The validation loss of a training, on a fixed set of held-out rows. compare.py has the full protocol."""
 
 import math
 

@@ -144,7 +144,7 @@ def medium_is_fp32() -> bool:
 def keep_freed_memory() -> bool:
     """Let the C library keep what a step frees for the next one; gives whether it does (glibc only).
 
-    By default glibc returns every large block to the system and takes it anew, zeroed page by page: on a fast CPU a
+    By default glibc returns every large block to the system and takes it again, zeroed page by page: on a fast CPU a
     sixth of a training step.
     """
     try:

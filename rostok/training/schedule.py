@@ -94,7 +94,7 @@ class StepPlan:
                 raise ValueError
         except (ValueError, TypeError, AttributeError, OverflowError):
             raise UserError(
-                f"{self.path} is damaged; delete it and the steps are planned anew from here"
+                f"{self.path} is damaged; delete it and the steps are planned again from here"
             ) from None
 
     def steps(self, step: int) -> int:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish that the training loop can ask about, so that it saves before it leaves."""
+"""Ctrl-C, SIGTERM and a closed terminal: the training loop asks about them, and saves before it stops."""
 
 import contextlib
 import signal
@@ -8,7 +8,7 @@ from types import FrameType
 
 
 class StopWish:
-    """`signal` is the number of the signal that came, or 0. Exit codes follow the shell: 130 Ctrl-C, 143 SIGTERM."""
+    """`signal` is the number of the signal that came, or 0. Exit codes follow the shell: 130 for Ctrl-C."""
 
     def __init__(self) -> None:
         self.signal = 0
@@ -29,12 +29,18 @@ class StopWish:
 
 @contextlib.contextmanager
 def stop_wish() -> Iterator[StopWish]:
-    """Catch both signals inside the block. In a thread, where Python allows no handlers, nothing is caught."""
+    """Catch the signals inside the block. In a thread, where Python allows no handlers, nothing is caught.
+
+    Under nohup SIGHUP is ignored already, and stays so. Windows has no SIGHUP.
+    """
     wish = StopWish()
     if threading.current_thread() is not threading.main_thread():
         yield wish
         return
-    before = {number: signal.signal(number, wish.catch) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, wish.catch) for number in numbers}
     try:
         yield wish
     finally:

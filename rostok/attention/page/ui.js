@@ -177,7 +177,7 @@ export const redraw = (node, ...children) => {
   node.replaceChildren(...children.flat().filter(Boolean));
   return node;
 };
-// Draw anew without losing the place of the keyboard: the focused control is found again by its mark.
+// Draw again without losing the place of the keyboard: the focused control is found again by its mark.
 export function keepFocus(root, draw) {
   const was = document.activeElement,
     inside = root.contains(was) && was !== root;
