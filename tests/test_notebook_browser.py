@@ -3,14 +3,15 @@
 import time
 from pathlib import Path
 
-from test_explorer_browser import Browser, browser
+from page_browser import PageBrowser
+from test_explorer_browser import browser
 
 import rostok
 
 __all__ = ["browser"]  # the fixture
 
 
-def test_two_views_in_one_notebook(browser: Browser, tiny_run: Path, tmp_path: Path) -> None:
+def test_two_views_in_one_notebook(browser: PageBrowser, tiny_run: Path, tmp_path: Path) -> None:
     run = rostok.load(tiny_run)
     views = [run.attention(text) for text in ("the cat saw the dog", "the dog ran")]
     cells = [view._repr_html_() for view in views]
@@ -31,7 +32,7 @@ def test_two_views_in_one_notebook(browser: Browser, tiny_run: Path, tmp_path: P
     assert browser.errors() == []
 
 
-def test_the_page_in_a_frame_asks_for_nothing(browser: Browser, tiny_run: Path, tmp_path: Path) -> None:
+def test_the_page_in_a_frame_asks_for_nothing(browser: PageBrowser, tiny_run: Path, tmp_path: Path) -> None:
     page = tmp_path / "one.html"
     page.write_text(rostok.load(tiny_run).attention("the cat")._repr_html_(), "utf-8")
     browser.driver.get("about:blank")

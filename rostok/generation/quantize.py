@@ -2,7 +2,7 @@
 
 A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read.
 
-    CPU with AVX2 and a compiler   the weights alone change, all arithmetic is fp32 (rows.py)
+    CPU with AVX2 and a compiler   the weights alone change, all arithmetic is fp32 (packed_linear.py)
         fp32  the same numbers, packed
         bf16  half the bytes
         int8  a quarter; one scale for each output
