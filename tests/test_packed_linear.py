@@ -105,6 +105,49 @@ def test_a_cache_that_cannot_be_written(tmp_path, capsys):
 
 
 @needs_kernel
+@pytest.mark.parametrize(
+    "damage", [lambda whole: whole[:15000], lambda _: b"", lambda whole: b"?" + whole[1:]]
+)
+def test_a_damaged_library_is_compiled_again(tmp_path, monkeypatch, capsys, damage):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(packed_linear, "FLAGS", tuple(flag for flag in packed_linear.FLAGS if flag != "-O3"))
+    target = packed_linear.cached()
+    packed_linear.build(target)
+    content = target.read_bytes()
+    target.unlink()  # the one that is loaded stays as it is
+    target.write_bytes(damage(content))
+    assert not packed_linear.whole(target)
+    assert packed_linear.library.__wrapped__() is not None
+    assert packed_linear.whole(target)
+    assert capsys.readouterr().err == ""
+
+
+@needs_kernel
+def test_a_home_that_is_not_there_or_cannot_be_read(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file" / "below"))
+    (tmp_path / "file").write_text("")
+    assert packed_linear.library.__wrapped__() is not None
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(packed_linear.os.path, "expanduser", lambda path: path)
+    assert packed_linear.library.__wrapped__() is None
+    assert "(no home folder: set XDG_CACHE_HOME)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [("exec sleep 60", "timed out"), ("printf '\\377 broken' >&2; exit 1", "\ufffd broken")],
+)
+def test_a_compiler_that_hangs_or_does_not_speak_utf8(tmp_path, monkeypatch, capsys, script, said):
+    (tmp_path / "cc").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "cc").chmod(0o755)
+    monkeypatch.setenv("CXX", str(tmp_path / "cc"))
+    monkeypatch.setattr(packed_linear, "PATIENCE", 0.5)
+    monkeypatch.setattr(packed_linear.torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
+    assert packed_linear.library.__wrapped__() is None
+    assert said in capsys.readouterr().err
+
+
+@needs_kernel
 def test_source_that_does_not_compile(tmp_path, monkeypatch, capsys):
     broken = tmp_path / "packed_linear.cpp"
     broken.write_text("#error out of order\n")

@@ -5,7 +5,8 @@
         y = layer(x)                                 # x (..., n_in) float32 -> (..., n_out) float32; no gradients
 
 1. the library's name in $XDG_CACHE_HOME/rostok (~/.cache/rostok) is a hash of source, compiler and flags: each is
-   compiled once; where that folder cannot be written, every process compiles for itself
+   compiled once; its last 32 bytes are the SHA-256 of the rest, so a damaged one is compiled again; where that
+   folder cannot be read or written, every process compiles for itself
 2. weights are packed into panels of 16 outputs, as packed_linear.cpp reads them; int8 has one scale an output
 3. one step of a whole block is one call too (BlockStep); what is left to torch.compile is not worth its time
 
@@ -27,10 +28,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rostok.files import write_file
+
 SOURCE = Path(__file__).with_name("packed_linear.cpp")
 FLAGS = ("-std=c++17", "-O3", "-mavx2", "-mfma", "-fopenmp", "-shared", "-fPIC")
 PANEL, PADDING = 16, 64  # outputs in a panel; packed_linear.cpp takes up to four panels at a time
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_long
+PATIENCE = 300  # seconds; a compiler that takes longer hangs
 
 
 def available() -> bool:
@@ -44,9 +48,10 @@ def library() -> ctypes.CDLL | None:
     if torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
         return None
     try:
-        loaded = ctypes.CDLL(str(compiled)) if (compiled := cached()).is_file() else build(compiled)
-    except (OSError, subprocess.CalledProcessError) as error:
-        said = (getattr(error, "stderr", "") or str(error)).strip().splitlines()
+        loaded = ctypes.CDLL(str(compiled)) if whole(compiled := cached()) else build(compiled)
+    except (OSError, subprocess.SubprocessError) as error:
+        printed = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
+        said = (printed or str(error)).strip().splitlines()
         print(
             f"note: packed_linear.cpp cannot be compiled here, so texts are written more slowly ({said[0]})",
             file=sys.stderr,
@@ -69,23 +74,41 @@ def compiler() -> str:
 
 def cached() -> Path:
     """Where the library of this source, compiler and these flags belongs."""
-    version = subprocess.run([compiler(), "--version"], capture_output=True, check=True).stdout
+    version = run_compiler("--version").encode()
     digest = hashlib.sha256(SOURCE.read_bytes() + version + " ".join(FLAGS).encode()).hexdigest()[:16]
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return folder / "rostok" / f"rows-{digest}.so"
+    folder = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if folder.startswith("~"):  # no HOME and no entry for this user
+        raise OSError("no home folder: set XDG_CACHE_HOME")
+    return Path(folder, "rostok", f"packed_linear-{digest}.so")
+
+
+def run_compiler(*words: str) -> str:
+    """What the compiler prints. Raises OSError and subprocess.SubprocessError."""
+    done = subprocess.run(
+        [compiler(), *words], stdin=subprocess.DEVNULL, capture_output=True, check=True,
+        encoding="utf-8", errors="replace", timeout=PATIENCE,
+    )  # fmt: skip
+    return done.stdout
+
+
+def whole(path: Path) -> bool:
+    """Whether a library is there as it was written. To load a damaged one would end the process."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(content[:-32]).digest() == content[-32:]
 
 
 def build(target: Path) -> ctypes.CDLL:
-    """Compile and load; keep the library at `target` if that can be written. Raises CalledProcessError, OSError."""
+    """Compile and load; keep the library at `target` if that can be written. Raises OSError, SubprocessError."""
     with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder, "rows.so")
-        words = [compiler(), *FLAGS, str(SOURCE), "-o", str(made)]
-        subprocess.run(words, capture_output=True, check=True, text=True)
+        made = Path(folder, "packed_linear.so")
+        run_compiler(*FLAGS, str(SOURCE), "-o", str(made))
+        content = made.read_bytes()
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            partial = target.with_suffix(f".{os.getpid()}")
-            shutil.copy(made, partial)
-            partial.replace(target)
+            write_file(target, content + hashlib.sha256(content).digest(), durable=True)
         except OSError:
             return ctypes.CDLL(str(made))  # stays loaded when the folder goes
     return ctypes.CDLL(str(target))
