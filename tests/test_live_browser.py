@@ -230,9 +230,7 @@ def test_two_runs_and_the_window(browser: PageBrowser, runs: dict[str, Subject])
     browser.open("live", "lang=en&run=window&t=5")
     assert browser.js("return document.querySelector('.panel').classList.contains('no-maps')")
     assert len(browser.texts(".guesses .n")) == 5
-    assert browser.js(
-        "return document.querySelector('#way').hidden && document.querySelector('#steps').hidden"
-    )
+    browser.wait("return document.querySelector('#way').hidden && document.querySelector('#steps').hidden")
     assert browser.errors() == []
 
 
