@@ -230,7 +230,7 @@ class Training:
         Writes nothing. Raises UserError when the folder holds another run, or either cannot be loaded.
         """
         config = self.config
-        checkpoint = None if fresh else open_checkpoint(config, self.data, self.tokenizer, self.say)
+        checkpoint = None if fresh else open_checkpoint(config, self.say)
         if checkpoint:
             self.load(checkpoint)
         elif config.init_from:

@@ -3,7 +3,7 @@
 import json
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from hand_built import save_hand_built
 
 from model import GPT, GPTConfig, build_model
 from rostok.runs import hash_of_state
-from rostok.text.shards import Data, open_data, whole, write_data
+from rostok.text.shards import Chunk, Data, open_data, whole, write_data
 from rostok.text.tokenizer import load_tokenizer, train_tokenizer
 from rostok.training.config import load_config
 from train import TrainConfig, train
@@ -126,3 +126,15 @@ def hand_run(tmp_path_factory: pytest.TempPathFactory, tiny_data: Data) -> Path:
     """The run folder of the two-layer model written by hand (hand_built.py). Shared: do not change it."""
     tokenizer = load_tokenizer(tiny_data.folder)
     return save_hand_built(tmp_path_factory.mktemp("hand") / "hand", tokenizer, tiny_data.folder)
+
+
+def joined(chunks: Iterable[Chunk]) -> list[str]:
+    """Chunks -> whole texts."""
+    texts, text = [], ""
+    for part, last in chunks:
+        text += part
+        if last:
+            texts.append(text)
+            text = ""
+    assert text == "", "the last chunk ends a text"
+    return texts

@@ -30,7 +30,7 @@ from rostok.training.loader import Feed, RowLoader
 from rostok.training.proof import first_difference, saved_tensors
 from rostok.training.ranks import Ranks
 from rostok.training.signals import StopWish
-from train import TrainConfig, Training, train
+from train import State, TrainConfig, Training, train
 
 
 class StopAfter(StopWish):
@@ -476,3 +476,7 @@ def test_a_checkpoint_is_read_once_a_start(
     monkeypatch.setattr(Path, "read_text", counted)
     train(config_of(tiny_data, tmp_path, "tokens=1536", "save_every=5"), quiet=True)
     assert reads == ["free", "locked"]
+
+
+def test_a_resume_needs_all_of_the_state() -> None:
+    assert tuple(State.__dataclass_fields__) == run_folder.STATE

@@ -5,31 +5,18 @@ import gzip
 import io
 import itertools
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import joined
 from rostok.errors import UserError
 from rostok.text import reading
-from rostok.text.shards import Chunk
 from rostok.text.sources import ReadOptions, find_files, read_chunks, split_at_marker, trim
 
 MARKER = "<|endoftext|>"
-
-
-def joined(chunks: Iterator[Chunk]) -> list[str]:
-    """Chunks -> whole texts."""
-    texts, text = [], ""
-    for part, last in chunks:
-        text += part
-        if last:
-            texts.append(text)
-            text = ""
-    assert text == "", "the last chunk ends a text"
-    return texts
 
 
 def read(path: Path, **options: str) -> list[str]:

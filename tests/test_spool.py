@@ -1,27 +1,17 @@
 """The spool: every text once, duplicates dropped, split in two by hash or by position, long texts cut."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from conftest import joined
 from rostok.errors import UserError
 from rostok.text import spool as spools
-from rostok.text.shards import Chunk, whole
+from rostok.text.shards import whole
 from rostok.text.spool import Spool, cut_long
-
-
-def joined(chunks: Iterable[Chunk]) -> list[str]:
-    """Chunks -> whole texts."""
-    texts, text = [], ""
-    for part, last in chunks:
-        text += part
-        if last:
-            texts.append(text)
-            text = ""
-    return texts
 
 
 @pytest.fixture

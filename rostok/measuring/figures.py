@@ -19,14 +19,7 @@ def draw_positions(result: dict[str, Any]) -> bytes:
     for k, name in enumerate(names):
         middles = [(bin_["first"] * bin_["last"]) ** 0.5 for bin_ in bins]
         axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name))
-    axes.set_xscale("log", base=2)
-    axes.set(
-        xlabel="position in the text (1: right after ◆)",
-        ylabel="nats per token",
-        title="Loss by position, held-out text",
-    )
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    return png(figure)
+    return png(figure, "position in the text (1: right after ◆)", "Loss by position, held-out text")
 
 
 def draw_sweep(result: dict[str, Any]) -> bytes:
@@ -41,14 +34,7 @@ def draw_sweep(result: dict[str, Any]) -> bytes:
         if all(p["interval"] for p in curve["points"]):
             low, high = zip(*(p["interval"] for p in curve["points"]), strict=True)
             axes.fill_between(shown, low, high, color=line.get_color(), alpha=0.15, lw=0)
-    axes.set_xscale("log", base=2)
-    axes.set(
-        xlabel="tokens shown before each target",
-        ylabel="nats per token",
-        title="Loss against context, held-out text",
-    )
-    axes.xaxis.set_major_formatter("{x:.0f}")
-    return png(figure)
+    return png(figure, "tokens shown before each target", "Loss against context, held-out text")
 
 
 def plain(name: str) -> str:
@@ -56,8 +42,12 @@ def plain(name: str) -> str:
     return name.replace("$", r"\$")
 
 
-def png(figure: Any) -> bytes:
+def png(figure: Any, xlabel: str, title: str) -> bytes:
+    """The figure with its axes: a logarithmic one to the right, nats per token upwards."""
     axes = figure.axes[0]
+    axes.set_xscale("log", base=2)
+    axes.set(xlabel=xlabel, ylabel="nats per token", title=title)
+    axes.xaxis.set_major_formatter("{x:.0f}")
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
     out = io.BytesIO()

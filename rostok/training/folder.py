@@ -2,7 +2,7 @@
 
     with run_lock(run):                                    # nothing in the folder is trusted before
         sweep(run)                                         # delete what a killed process left half-done
-        checkpoint = open_checkpoint(config, data, tokenizer, print)   # found, read and hashed once; or None
+        checkpoint = open_checkpoint(config, print)            # found, read and hashed once; or None
         ...
         save_step(run, step, model, optimizer, state)      # then point_best and prune
 
@@ -261,12 +261,11 @@ class Settings(Protocol):
     def model(self) -> Any: ...
 
 
-def open_checkpoint(
-    config: Settings, data: Data, tokenizer: Tokenizer, say: Callable[[str], None]
-) -> Checkpoint | None:
+def open_checkpoint(config: Settings, say: Callable[[str], None]) -> Checkpoint | None:
     """The checkpoint that this run goes on from; None in a folder without one. Writes nothing.
 
-    Raises UserError when the folder holds checkpoints that this run could not go on from.
+    Raises UserError when the folder holds checkpoints that this run could not go on from. Whether the data are the
+    same, Training.load asks: it does so for every checkpoint.
     """
     run = config.folder
     if not (steps := sorted(run.glob("step-*"))):
@@ -282,7 +281,6 @@ def open_checkpoint(
         )
     refuse_other_config(config, run, say)
     checkpoint = read_checkpoint(find_step(run, "latest", say))
-    refuse_other_data(checkpoint.state, data, tokenizer)
     read_pointer(run, "best")
     read_metrics(run / "metrics.jsonl")
     return checkpoint

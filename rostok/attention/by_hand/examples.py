@@ -48,6 +48,11 @@ class Value:
     at: int | tuple[int, ...] | None = None
     factor: float = 1
 
+    def record(self) -> dict[str, Any]:
+        """This value as JSON and programs take it."""
+        names = ("name", "printed", "exact", "status", "factor")
+        return {name: getattr(self, name) for name in names}
+
     def pick(self, computed: Mapping[str, Any]) -> Array:
         """This value out of what `compute` gives."""
         whole = np.asarray(computed[self.of or self.name], dtype=np.float64)
@@ -326,16 +331,7 @@ def examples_json() -> str:
             "status": example.status,
             "aliases": list(example.aliases),
             "inputs": example.inputs,
-            "values": [
-                {
-                    "name": v.name,
-                    "printed": v.printed,
-                    "exact": v.exact,
-                    "status": v.status,
-                    "factor": v.factor,
-                }
-                for v in example.values
-            ],
+            "values": [value.record() for value in example.values],
             "note": example.note,
         }
         for example in EXAMPLES.values()

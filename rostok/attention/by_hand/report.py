@@ -79,16 +79,7 @@ class Report:
                 "status": example.status if example.values else None,
                 "inputs": example.inputs,
                 "steps": steps,
-                "values": [
-                    {
-                        "name": v.name,
-                        "printed": v.printed,
-                        "exact": v.exact,
-                        "status": v.status,
-                        "factor": v.factor,
-                    }
-                    for v in example.values
-                ],
+                "values": [value.record() for value in example.values],
                 "note": example.note,
                 "checks": {
                     "row_sum_error": self.row_sum_error,

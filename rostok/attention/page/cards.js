@@ -54,29 +54,18 @@ function question(quiz) {
     ),
   );
 }
-function sums() {
-  const scores = [-3, -5, -6, -9];
-  return el(
+const numberCell = (text) => el("td", { class: "n", text });
+const plainTable = (heads, rows) =>
+  el(
     "table",
     { class: "plain" },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        el("th", { scope: "col", text: t("plane.score") }),
-        el("th", { scope: "col", text: t("plane.weight") }),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      ...softmax(scores).map((w, i) =>
-        el("tr", {}, el("td", { class: "n", text: num(scores[i], 0) }), el("td", { class: "n", text: percent(w, 2) })),
-      ),
-    ),
+    el("thead", {}, el("tr", {}, ...heads.map((key) => el("th", { scope: "col", text: t(key) })))),
+    el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells))),
   );
+function sums() {
+  const scores = [-3, -5, -6, -9];
+  const rows = softmax(scores).map((w, i) => [numberCell(num(scores[i], 0)), numberCell(percent(w, 2))]);
+  return plainTable(["plane.score", "plane.weight"], rows);
 }
 function orders() {
   // the largest change of the output over all 24 orders of four past tokens
@@ -86,31 +75,12 @@ function orders() {
     ["two", num(0.902, 3)],
     ["bi", "4.4·10⁻¹⁶"],
   ];
-  return el(
-    "table",
-    { class: "plain" },
-    el(
-      "thead",
-      {},
-      el(
-        "tr",
-        {},
-        el("th", { scope: "col", text: t("quiz.setup") }),
-        el("th", { scope: "col", text: t("quiz.change") }),
-      ),
-    ),
-    el(
-      "tbody",
-      {},
-      ...rows.map(([k, x]) =>
-        el(
-          "tr",
-          {},
-          el("th", { scope: "row", text: t(`quiz.setup.${k}`) }),
-          el("td", { class: "n", text: state.lang === "ru" ? x.replace(".", ",") : x }),
-        ),
-      ),
-    ),
+  return plainTable(
+    ["quiz.setup", "quiz.change"],
+    rows.map(([k, x]) => [
+      el("th", { scope: "row", text: t(`quiz.setup.${k}`) }),
+      numberCell(state.lang === "ru" ? x.replace(".", ",") : x),
+    ]),
   );
 }
 
