@@ -25,6 +25,7 @@ from rostok.errors import Parser, UserError, run_main, standard_input
 from rostok.generation.session import MOST_TOKENS, interact, make_reader, paint, prompt_ids, put, sampling_of
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
+    from rostok.generation.copies import Training
     from rostok.generation.generate import Choice, Token
     from rostok.runs import Run
 
@@ -56,6 +57,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--past", choices=("roll", "stop"), default="roll", help="past the context: a shorter window, or stop (roll)")
     add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
     add("--top-tokens", type=whole(0, 1000), metavar="N", help="show the N likeliest tokens at every step")
+    add("--trace", nargs="?", const="", metavar="FOLDER", help="how much is copied from the run's training shards")
     add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
     add("--batch", type=whole(1, 1024), default=16, metavar="N", help="texts written at a time (16)")
     add("--no-cache", action="store_true", help="read everything again for each token: slow, the same text")
@@ -68,6 +70,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
     if options.interactive and (options.json or options.compare or options.top_tokens or options.samples > 1):
         parser.error("--interactive goes without --json, --compare, --top-tokens and --samples")
+    if options.trace is not None and (options.interactive or options.compare or options.top_tokens):
+        parser.error("--trace goes without --interactive, --compare and --top-tokens")
     if options.json and options.compare:
         parser.error("--json goes without --compare, which is a table; give one of them")
     return options
@@ -217,20 +221,22 @@ def batches(prompts: list[str], options: argparse.Namespace) -> Iterator[tuple[i
         yield first, [prompts[i // options.samples] for i in range(first, min(first + options.batch, total))]
 
 
-def print_texts(run: "Run", options: argparse.Namespace, prompts: list[str]) -> None:
+def print_texts(run: "Run", options: argparse.Namespace, prompts: list[str]) -> list[Writing]:
     """A single text as it comes; several one after the other, each under a line that numbers it."""
-    alone = len(prompts) * options.samples == 1
+    alone, writings = len(prompts) * options.samples == 1, []
     for first, part in batches(prompts, options):
         if alone:
             put(paint(part[0], "prompt"))
             [writing] = write(run, options, part, first, lambda token: put(token.text))
             put("\n")
             remark(writing)
-            return
+            return [writing]
         for writing in write(run, options, part, first):
             put(
                 f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{writing.text}\n"
             )
+            writings.append(writing)
+    return writings
 
 
 def remark(writing: Writing) -> None:
@@ -240,10 +246,14 @@ def remark(writing: Writing) -> None:
     print(f"[{len(writing.ids)} tokens, {rate:.0f} a second; {why[writing.finish]}]", file=sys.stderr)
 
 
-def print_json(run: "Run", options: argparse.Namespace, prompts: list[str]) -> None:
+def print_json(
+    run: "Run", options: argparse.Namespace, prompts: list[str], training: "Training | None"
+) -> None:
     for first, part in batches(prompts, options):
-        for writing in write(run, options, part, first):
-            put(json.dumps(record(run, writing, options), ensure_ascii=False) + "\n")
+        writings = write(run, options, part, first)
+        traces = training.records([(w.prompt, w.ids) for w in writings]) if training else [{}] * len(writings)
+        for writing, trace in zip(writings, traces, strict=True):
+            put(json.dumps(record(run, writing, options) | trace, ensure_ascii=False) + "\n")
 
 
 # ---------------------------------------------------------------------------------------------------- learners' tables
@@ -323,14 +333,21 @@ def main(argv: Sequence[str]) -> int:
         )
     if other and not options.top_tokens:
         options.top_tokens = 5
+    training = None
+    if options.trace is not None:
+        from rostok.generation.copies import open_training
+
+        training = open_training(run, options.trace)
     if options.interactive:
         interact(run, options)
     elif options.json:
-        print_json(run, options, prompts)
+        print_json(run, options, prompts, training)
     elif options.top_tokens:
         print_choices(run, options, prompts, other)
     else:
-        print_texts(run, options, prompts)
+        writings = print_texts(run, options, prompts)
+        if training:
+            print(training.words([(w.prompt, w.ids) for w in writings]), file=sys.stderr)
     return 0
 
 

@@ -4,16 +4,23 @@
 
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import sample
+from model import build_model
 from rostok.errors import run_main
 from rostok.generation import session
+from rostok.generation.copies import open_training
+from rostok.runs import load_run
+from rostok.text.shards import whole, write_data
+from rostok.text.tokenizer import train_tokenizer
 
 
 @pytest.fixture
@@ -103,6 +110,41 @@ def test_tables_for_learners(say, tiny_window_run):
     assert beside.count("step ") <= 40
 
 
+def test_trace_of_a_copy_and_of_human_text(say, tiny_run, tiny_data, tiny_texts):
+    """Against strings: what is said to be copied is in a training text, and one token more is not."""
+    code, out, err = say("--trace", "--prompt", "Tom", "--tokens", "20", "--seed", "1")
+    assert code == 0
+    assert out.startswith("Tom")
+    assert "in a row are in the training text" in err
+    assert "of 8 held-out texts" in err or "of 9 held-out texts" in err or "of 10 held-out texts" in err
+    [record] = map(json.loads, say("--trace", "--json", "--prompt", "Tom", "--tokens", "20")[1].splitlines())
+    training = [text for i, text in enumerate(tiny_texts) if i % 8]
+    assert any(record["trace"]["span"] in text for text in training)
+    assert record["trace"]["human"]["texts"] > 5
+    assert say("--trace", "--tokens", "0")[0] == 0
+    assert "the median of 6 texts" in say("--trace", "--samples", "6", "--tokens", "20")[2]
+
+    run = load_run(tiny_run, build_model)
+    copied = open_training(run, "").trace([("", run.tokenizer.encode(training[3]))])
+    assert copied.traces[0].longest == len(copied.texts[0])
+    assert copied.traces[0].found == copied.traces[0].spans
+
+
+def test_trace_needs_the_data_of_the_run(say, tmp_path, tiny_run, tiny_window_run):
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_run, copy)
+    config = yaml.safe_load((copy / "config.yaml").read_text(encoding="utf-8"))
+    config["data"]["path"] = str(tmp_path / "gone")
+    (copy / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    code, out, err = say("--trace", folder=copy)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "name the texts with --trace FOLDER" in err
+    other = tmp_path / "other"
+    texts = ["Another tokenizer.", "It has other ids."]
+    write_data(other, {"train": whole(texts), "valid": whole(texts)}, train_tokenizer(texts, 260))
+    assert "made with another tokenizer" in say("--trace", str(other))[2]
+
+
 def test_every_kind_of_model_and_place(say, tiny_run, tiny_window_run):
     for folder in (tiny_window_run, tiny_run / "latest", tiny_run / "best", next(tiny_run.glob("step-*"))):
         assert say("--tokens", "40", folder=folder)[0] == 0
@@ -182,6 +224,7 @@ def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
         (["--top-tokens", "1000000000000"], "--top-tokens: must be 1000 or less"),
         (["--prompt", "a", "--interactive"], "exclude each other"),
         (["--json", "--interactive"], "goes without"),
+        (["--trace", "--interactive"], "--trace goes without --interactive"),
         (["--json", "--compare", "no-such-run"], "--json goes without --compare"),
         (["--prompt-file", "no-such-file"], "cannot read prompts from no-such-file"),
         (["--compare", "no-such-run"], "there is no run folder no-such-run"),

@@ -1,104 +1,19 @@
-"""What held-out text, or a model's own text, has in common with the training text: characters, and runs of tokens.
+"""What held-out text has in common with the training text: characters, and runs of tokens.
 
-    covered(ids, arrays, 13, start_id)                  # (N,) tokens that are in a run of 13 which training has too
-    trace(ids, arrays, start_id)                        # the longest such run, and the share of runs of 8
     new_characters(targets, training_ids)               # (N,) targets with characters that training never had
+    in_common(targets, training_ids)                    # both counts, as compare.py prints them
 
-`arrays` are the ids of the training shards, memory-mapped or not; they are read in blocks. Runs are compared by a hash
-of 64 bits; the longest one is compared token by token too. A run never crosses ◆. NumPy only.
+The runs are found by rostok/text/spans.py. NumPy only.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rostok.measuring.targets import TargetList
+from rostok.text.spans import covered
 
 RUN = 13  # tokens in a run that counts as overlap (Brown et al. 2020)
-BLOCK = 1 << 22  # training tokens that are hashed at a time
-BASE = np.uint64(0x9E3779B97F4A7C15)  # odd, so that it has an inverse modulo 2^64
-INVERSE = np.uint64(pow(int(BASE), -1, 1 << 64))
-
-
-def run_hashes(ids: np.ndarray, length: int) -> np.ndarray:
-    """(N - length + 1,) a hash of each run of `length` ids: equal runs have equal hashes."""
-    if len(ids) < length:
-        return np.zeros(0, np.uint64)
-    mixed = (ids.astype(np.uint64) + np.uint64(1)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(29)
-    ones = np.ones(len(ids), np.uint64)
-    falling, rising = np.cumprod(ones * INVERSE), np.cumprod(ones * BASE)  # INVERSE^(i+1), BASE^(i+1)
-    sums = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed * falling)))
-    return (sums[length:] - sums[:-length]) * rising[: len(ids) - length + 1]
-
-
-def blocks(arrays: Sequence[np.ndarray], length: int) -> Iterator[np.ndarray]:
-    """The training ids in blocks that overlap by length - 1, so that no run is missed."""
-    for array in arrays:
-        for begin in range(0, max(1, len(array) - length + 1), BLOCK):
-            yield np.asarray(array[begin : begin + BLOCK + length - 1])
-
-
-def found_runs(ids: np.ndarray, arrays: Sequence[np.ndarray], length: int, start_id: int) -> np.ndarray:
-    """(N - length + 1,) bool: the run of `length` ids from each place on holds no ◆ and is in the arrays."""
-    hashes = run_hashes(ids, length)
-    marks = np.concatenate(([0], np.cumsum(ids == start_id)))
-    plain = marks[length:] == marks[: len(hashes)] if len(hashes) else np.zeros(0, bool)
-    wanted, which = np.unique(hashes, return_inverse=True)
-    seen = np.zeros(len(wanted), bool)
-    if len(wanted):
-        for block in blocks(arrays, length):
-            theirs = run_hashes(block, length)
-            at = np.minimum(np.searchsorted(wanted, theirs), len(wanted) - 1)
-            seen[at[wanted[at] == theirs]] = True
-    return seen[which] & plain
-
-
-def covered(ids: np.ndarray, arrays: Sequence[np.ndarray], length: int, start_id: int) -> np.ndarray:
-    """(N,) bool: the token is part of a run of `length` that is in the arrays too."""
-    starts = np.flatnonzero(found_runs(ids, arrays, length, start_id))
-    change = np.bincount(starts, minlength=len(ids) + 1) - np.bincount(
-        starts + length, minlength=len(ids) + 1
-    )
-    return np.cumsum(change)[: len(ids)] > 0
-
-
-@dataclass(frozen=True)
-class Trace:
-    """The longest run of a text that is in the training shards: its length and place; share of its runs of 8 there."""
-
-    longest: int
-    begin: int
-    share: float
-
-
-def trace(ids: np.ndarray, arrays: Sequence[np.ndarray], start_id: int, length: int = 8) -> Trace:
-    """Compare a text with the training shards. If a run is there, so is every shorter one: the longest is bisected."""
-    runs = found_runs(ids, arrays, length, start_id)
-    marks = np.concatenate(([0], np.cumsum(ids == start_id)))
-    possible = int(np.count_nonzero(marks[length:] == marks[: len(runs)])) if len(runs) else 0
-    low, high, begin = 0, len(ids), 0
-    while low < high:
-        middle = (low + high + 1) // 2
-        at = np.flatnonzero(found_runs(ids, arrays, middle, start_id))
-        if len(at) and occurs(ids[at[0] : at[0] + middle], arrays):
-            low, begin = middle, int(at[0])
-        else:
-            high = middle - 1
-    return Trace(low, begin, float(runs.sum() / possible) if possible else 0.0)
-
-
-def occurs(run: np.ndarray, arrays: Sequence[np.ndarray]) -> bool:
-    """Whether a run is in the arrays, token by token."""
-    for block in blocks(arrays, len(run)):
-        at = np.flatnonzero(block[: len(block) - len(run) + 1] == run[0])
-        for k, token in enumerate(run[1:], 1):
-            at = at[block[at + k] == token]
-        if len(at):
-            return True
-    return False
 
 
 def new_characters(targets: TargetList, training: np.ndarray) -> tuple[np.ndarray, list[str]]:
