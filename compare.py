@@ -12,6 +12,12 @@ to choose: numbers do not depend on one. Left out: other tasks than predicting t
 folder (prepare.py makes one).
 """
 
+from rostok.errors import parse_early
+from rostok.measuring.options import options_of
+
+if __name__ == "__main__":  # --help and wrong words need not wait for torch
+    parse_early(lambda argv: options_of(argv, __doc__))
+
 import argparse
 import contextlib
 import json
@@ -25,8 +31,8 @@ from tqdm import tqdm
 
 from model import build_model
 from rostok.devices import choose_device
-from rostok.errors import Parser, UserError, run_main
-from rostok.files import check_out, write_out
+from rostok.errors import UserError, run_main
+from rostok.files import write_out
 from rostok.measuring.classes import by_class, classes
 from rostok.measuring.figures import draw_positions, draw_sweep
 from rostok.measuring.gains import (
@@ -39,7 +45,7 @@ from rostok.measuring.gains import (
     shown_less,
     sweep,
 )
-from rostok.measuring.ngrams import FIT_TOKENS, fit_ngrams, joined, uniform
+from rostok.measuring.ngrams import fit_ngrams, joined, uniform
 from rostok.measuring.overlap import in_common
 from rostok.measuring.recipes import named_runs, row_names, rows_of, settings_of
 from rostok.measuring.report import as_csv, as_markdown, as_text, same_targets, sweep_csv, tabulate
@@ -65,79 +71,6 @@ from rostok.text.tokenizer import Tokenizer, load_tokenizer
 
 MAX_LEAK = 1e-3  # of a logit; float32 rounding stays far below
 NO_LOSSES = Losses(np.zeros(0), np.zeros(0, bool))
-FILES = ("out", "json", "csv", "tokens_html")  # the options that name a file to write
-
-
-# fmt: off
-def options_of(argv: Sequence[str]) -> argparse.Namespace:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("runs", nargs="+", metavar="RUN", help="run folder, one of its step folders, or NAME=RUN,RUN,...")
-    add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained on)")
-    add("--texts", type=count, metavar="N", help="only the first N held-out texts")
-    add("--protocol", choices=("texts", "disjoint"), default="texts", help="disjoint: blocks of one stream")
-    add("--stride", type=count, metavar="N", help="new targets a window in long texts (default: half the context)")
-    add("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
-    add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
-    add("--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted")
-    add("--at", type=int, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
-    add("--at-targets", type=int, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
-    add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
-    add("--skills", nargs="?", const="stories", metavar="SET", help="what they can do: stories, tinystories or FILE")
-    add("--show", metavar="SKILL", help="with --skills: ten items of a skill, and what the models prefer")
-    add("--json", metavar="FILE", help="all numbers")
-    add("--csv", metavar="FILE", help="the table")
-    add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
-    add("--tokens-html", metavar="FILE", help="a page: each token coloured by first run minus last run")
-    add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
-    add("--wide", action="store_true", help="all columns of the tables, not only those that fit 80 characters")
-    add("--force", action="store_true", help="overwrite files that exist")
-    options = parser.parse_args(argv)
-    check_files(options)
-    if (options.at or 0) < 0 or (options.at_targets or 0) < 0:
-        parser.error("--at and --at-targets must be 0 or more")
-    refuse_without_use(options)
-    return options
-# fmt: on
-
-
-def check_files(options: argparse.Namespace) -> None:
-    """Refuse files that cannot be written before the work, not after it. Raises UserError."""
-    found = [
-        check_out(getattr(options, name), force=options.force, flag=f"--{name.replace('_', '-')}")
-        for name in FILES
-    ]
-    given = [path for path in found if path]
-    if len(set(given)) < len(given):
-        raise UserError("--out, --json, --csv and --tokens-html must be different files")
-
-
-def refuse_without_use(options: argparse.Namespace) -> None:
-    """Refuse options that would be ignored beside others, and fill in the defaults. Raises UserError."""
-    alone = {"--stride": options.stride, "--at": options.at, "--context-sweep": options.context_sweep}
-    for flag, value in alone.items():
-        if value and options.protocol == "disjoint":
-            raise UserError(
-                f"{flag} has no use with --protocol disjoint, which has windows of its own; leave it out"
-            )
-    if options.show and not options.skills:
-        raise UserError("--show SKILL shows items of --skills; give --skills too")
-    if options.skills and (options.out or options.tokens_html or options.context_sweep):
-        raise UserError(
-            "--skills prints a table of its own, as --json and --csv too; leave the other files out"
-        )
-    if options.at_targets is not None and options.at == 0 and not (options.out or options.json):
-        raise UserError("--at-targets has no use with --at 0; leave one of them out")
-    options.at = 8 if options.at is None else options.at
-    options.at_targets = 5000 if options.at_targets is None else options.at_targets
-
-
-def count(text: str) -> int:
-    """A whole number of at least 1, or argparse's one line."""
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
 
 
 # 1. What is scored
@@ -393,7 +326,7 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
 
 
 def main(argv: Sequence[str]) -> int:
-    options = options_of(argv)
+    options = options_of(argv, __doc__)
     if options.skills:
         result, text = compare_skills(options)
         files, table = {}, skills_csv(result)

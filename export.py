@@ -10,7 +10,12 @@ Weights keep the type that the run stores. docs/formats.md says which file holds
 Left out: uploading (huggingface-cli upload does it), the optimizer's state.
 """
 
-import argparse
+from rostok.errors import parse_early
+from rostok.formats.options import options_of
+
+if __name__ == "__main__":  # --help and wrong words need not wait for torch
+    parse_early(lambda argv: options_of(argv, __doc__))
+
 import hashlib
 import json
 import shlex
@@ -27,7 +32,7 @@ from torch import Tensor
 
 from model import GPT, GPTConfig, build_model
 from rostok import __version__
-from rostok.errors import Parser, UserError, run_main, verb
+from rostok.errors import UserError, run_main, verb
 from rostok.files import check_folder, new_folder, write_file
 from rostok.formats import hf
 from rostok.formats.model_card import model_card
@@ -258,24 +263,7 @@ def greedy(model: torch.nn.Module, ids: list[int], count: int, end_id: int) -> l
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    # fmt: off
-    add("run", type=Path, help="a run folder; with --import a Hugging Face folder")
-    add("--out", type=Path, required=True, help="the folder, or the .gguf file, to write")
-    add("--to", choices=["hf", "gguf"], default="hf", help="what to write (default: hf)")
-    add("--type", type=str.upper, choices=["F32", "F16", "Q8_0"], help="of matrices in a GGUF file (default: F16)")
-    add("--step", choices=["best", "latest"], help="which checkpoint (default: best, else latest)")
-    add("--check", action="store_true", help="compare the folder with the run through transformers")
-    add("--import", action="store_true", dest="back", help="a Hugging Face folder -> a run folder")
-    # fmt: on
-    options = parser.parse_args(argv)
-    if options.back and (options.to != "hf" or options.type or options.check or options.step):
-        parser.error("--import takes no --to, --type, --check or --step")
-    if options.check and options.to == "gguf":
-        parser.error("--check compares a Hugging Face folder; leave it out for --to gguf")
-    if options.to != "gguf" and not options.back:
-        refuse_gguf_words(options)
+    options = options_of(argv, __doc__)
     check_new(options.out)
     if options.back:
         import_hf(options.run, options.out)
@@ -291,17 +279,6 @@ def main(argv: Sequence[str]) -> int:
     if options.check:
         print(check(run, options.out))
     return 0
-
-
-def refuse_gguf_words(options: argparse.Namespace) -> None:
-    """Raise UserError for a command that means a GGUF file and asks for a folder."""
-    kind = f"--type {options.type} " if options.type else ""
-    if kind or options.out.suffix.lower() == ".gguf":
-        got = kind.strip() or f"--out {options.out}"
-        raise UserError(
-            f"{got} needs --to gguf; type {verb('export')} {shlex.quote(str(options.run))} --to gguf {kind}--out "
-            f"{shlex.quote(str(options.out))}"
-        )
 
 
 def write_gguf(run: Run, out: Path, kind: str) -> int:

@@ -5,6 +5,7 @@
     python train.py configs/rostok.yaml                           # again: goes on from the newest checkpoint
     python train.py configs/rostok.yaml --fresh                   # begin again, the old run is replaced
     python train.py rostok-mini init_from=checkpoints/rostok-mini name=mine data.path=data/mine   # from trained weights
+    python train.py quickstart --grid seed=0,1,2 optim.lr=1e-3,3e-3   # six runs, one after the other, and their table
     python train.py configs/rostok.yaml --check                   # what it will cost and what is wrong; writes nothing
     python train.py --verify-resume checkpoints/rostok            # prove that a resumed run has the same bits
     torchrun --nproc-per-node 8 train.py configs/rostok.yaml      # see docs/distributed.md
@@ -12,7 +13,12 @@
 The run lands in checkpoints/NAME (see rostok/runs.py). Make the data first: python prepare.py --help
 """
 
-import argparse
+from rostok.errors import parse_early
+from rostok.training.options import options_of
+
+if __name__ == "__main__":  # --help and wrong words need not wait for torch
+    parse_early(lambda argv: options_of(argv, __doc__))
+
 import contextlib
 import dataclasses
 import gc
@@ -32,7 +38,7 @@ from torch import nn
 
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok.devices import choose_device, machine_memory
-from rostok.errors import Parser, UserError, run_main, verb
+from rostok.errors import UserError, run_main
 from rostok.runs import load_run
 from rostok.text.shards import open_data, verify
 from rostok.text.tokenizer import load_tokenizer
@@ -42,6 +48,7 @@ from rostok.training.advisor import AdvisorState, check_finite
 from rostok.training.config import dump_yaml, find_config, load_config, renamed
 from rostok.training.console import Console, Speaker
 from rostok.training.folder import Checkpoint, load_init_weights, open_checkpoint, refuse_other_data
+from rostok.training.grid import cells, run_grid
 from rostok.training.head_probe import ProbeConfig, check_probes
 from rostok.training.heldout import HeldOut
 from rostok.training.loader import Feed, RowLoader
@@ -404,39 +411,28 @@ class Training:
 # ---------------------------------------------------------------------------------------------------- command line
 
 
+def settings_of(path: Path, words: Sequence[str], ending: str = "") -> TrainConfig:
+    """The settings of a run: a YAML file and words. A run without a name takes the file's, with `ending` behind it."""
+    config = load_config(TrainConfig, path, words)
+    name = path.stem if config.name == TrainConfig.name else config.name
+    if name + ending != config.name:
+        config = renamed(config, Path(config.out) / (name + ending), "type name=...")
+    run_folder.refuse_unwritable(config.folder)
+    return config
+
+
 def main(argv: Sequence[str]) -> int:
-    parser = Parser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "config",
-        nargs="?",
-        help="a YAML file, or a built-in name such as rostok, gpt-1, window-mlp, quickstart",
-    )
-    parser.add_argument(
-        "words", nargs="*", metavar="key=value", help="settings that override the file, dotted"
-    )
-    parser.add_argument("--fresh", action="store_true", help="replace the run instead of going on from it")
-    parser.add_argument("--check", action="store_true", help="say what the run will be; train nothing")
-    parser.add_argument(
-        "--verify-resume",
-        type=Path,
-        metavar="RUN",
-        help="train a few steps of a run again; are the bits the same?",
-    )
-    options = parser.parse_intermixed_args(argv)
+    options = options_of(argv, __doc__)
     if options.verify_resume:
-        if options.config:
-            raise UserError(
-                f"--verify-resume takes a run and nothing else. Got {options.config!r}; leave it out"
-            )
         same = verify_resume(options.verify_resume, TrainConfig, lambda c: Training(c, Ranks(), quiet=True))
         return 0 if same else 1
-    if not options.config:
-        raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")
     path = find_config(options.config, Path(__file__).parent / "configs")
-    config = load_config(TrainConfig, path, options.words)
-    if config.name == TrainConfig.name:
-        config = renamed(config, Path(config.out) / path.stem, "type name=...")
-    run_folder.refuse_unwritable(config.folder)
+    if options.grid:
+        command = [sys.executable, __file__, str(path), *options.words]
+        grid = cells(options.grid, lambda words, ending: settings_of(path, [*options.words, *words], ending))
+        with stop_wish() as stop:
+            return run_grid(grid, command, stop)
+    config = settings_of(path, options.words)
     if options.check:
         training = Training(config, Ranks())
         check(training, training.open(options.fresh))

@@ -1,6 +1,7 @@
 """`rostok VERB ...`: run one of the front files (train.py, sample.py, ...) from wherever they lie.
 
     rostok train rostok optim.lr=3e-4        the same as: python train.py rostok optim.lr=3e-4
+    rostok ls | rostok diff RUN RUN          the runs, and what differs (rostok/measuring/listing.py)
     rostok quickstart                        all of it once, on built-in stories (rostok/quickstart.py)
     rostok --help | --version
 
@@ -25,6 +26,8 @@ VERBS = {
     "compare": "perplexity of several models on the same held-out targets",
     "attend": "look inside attention",
     "export": "a run -> Hugging Face folder or GGUF file, and back",
+    "ls": "the runs that are here",
+    "diff": "the settings in which runs differ",
     "quickstart": "all of it once: stories, two models, their table, a text",
 }
 
@@ -55,6 +58,10 @@ def main(argv: Sequence[str]) -> int | None:
         raise UserError(f"rostok has no verb '{verb}'; {nearest(verb)} See rostok --help")
     elif verb == "quickstart":
         return quickstart(words)
+    elif verb in ("ls", "diff"):
+        from rostok.measuring import listing  # the other verbs need not wait for it
+
+        return getattr(listing, verb)(words)
     else:
         run_front(verb, words)
     return 0

@@ -77,6 +77,16 @@ def run_main(main: Callable[[Sequence[str]], int | None], argv: Sequence[str] | 
         return refuse("there is not memory enough for this; give it less to work on")
 
 
+def parse_early(parse: Callable[[Sequence[str]], object]) -> None:
+    """Print --help and refuse wrong words before a front file's slow imports; main() parses again."""
+
+    def main(argv: Sequence[str]) -> None:
+        parse(argv)
+
+    if code := run_main(main):
+        raise SystemExit(code)
+
+
 @contextlib.contextmanager
 def end_signals() -> Iterator[None]:
     """SIGTERM and a closed terminal (SIGHUP) end a command as Ctrl-C does, so that it cleans up.

@@ -81,6 +81,19 @@ def test_the_exit_code_reaches_the_shell():
     assert "torch" not in done.stderr
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--no-such-option"]])
+@pytest.mark.parametrize("verb", ["prepare", "train", "sample", "compare", "attend", "export", "ls", "diff"])
+def test_help_and_wrong_words_need_no_torch(verb: str, words: list[str]) -> None:
+    """torch takes seconds to import; who asks for help should not wait for it."""
+    command = [sys.executable, "-X", "importtime", "-m", "rostok", verb, *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == (0 if words == ["--help"] else 2)
+    assert "usage: " in (done.stdout if words == ["--help"] else done.stderr)
+    imported = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines() if "|" in line}
+    assert "argparse" in imported
+    assert not imported & {"torch", "matplotlib", "pydantic", "transformers"}
+
+
 @pytest.mark.parametrize("verb", ["prepare", "train", "sample", "compare", "attend", "export"])
 def test_an_error_about_a_word_of_two_lines_is_one_line(verb: str, capsys) -> None:
     with pytest.raises(SystemExit) as left:

@@ -234,9 +234,9 @@ def test_wrong_settings_and_runs_are_refused(tmp_path: Path, monkeypatch) -> Non
             call()
 
 
-def test_a_folder_that_is_no_run_is_left_out_of_the_list(tmp_path: Path, monkeypatch) -> None:
+def test_a_run_without_a_checkpoint_is_listed_as_such(tmp_path: Path, monkeypatch) -> None:
     broken = tmp_path / "checkpoints" / "broken"
     broken.mkdir(parents=True)
     (broken / "config.yaml").write_text("name: broken\n")
     monkeypatch.chdir(tmp_path)
-    assert "broken" not in [row["name"] for row in many.list_runs().dicts()]
+    assert [row["state"] for row in many.list_runs().dicts() if row["name"] == "broken"] == ["no checkpoint"]

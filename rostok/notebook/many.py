@@ -16,6 +16,7 @@ from typing import Any
 from rostok import runs
 from rostok.errors import UserError
 from rostok.front import front, front_folder, known_runs, own_model
+from rostok.measuring.listing import COLUMNS, summary
 from rostok.notebook.run import Run, load
 from rostok.notebook.show import Picture, Table
 
@@ -28,21 +29,10 @@ def folder_of(run: Name) -> Path:
 
 
 def list_runs() -> Table:
-    """The runs below checkpoints/ and the shipped ones: name, model, training tokens, best validation loss, folder."""
-    rows = [row for folder in known_runs() if (row := _summary(folder))]
-    return Table(["name", "model", "tokens", "validation loss", "folder"], rows)
-
-
-def _summary(folder: Path) -> list[Any] | None:
-    """A row of list_runs; None for a folder without a checkpoint that can be read."""
-    try:
-        state = runs.read_state(runs.find_step(folder, say=lambda _: None))
-        records = runs.read_metrics(folder / "metrics.jsonl")
-    except UserError:
-        return None
-    losses = [record["valid_loss"] for record in records if "valid_loss" in record]
-    kind = state.get("model", {}).get("kind", "")
-    return [folder.name, kind, state.get("tokens"), min(losses, default=None), str(folder)]
+    """The runs below checkpoints/ and the shipped ones: the table of `rostok ls`, with their folders."""
+    rows = [summary(folder) for folder in known_runs()]
+    columns = [*COLUMNS, "folder"]
+    return Table(columns, [[row[name] for name in columns] for row in rows])
 
 
 def losses(*given: Name) -> Picture:

@@ -1,0 +1,83 @@
+"""The words of compare.py's command line. Here and not in compare.py, so that --help need not wait for torch."""
+
+import argparse
+from collections.abc import Sequence
+
+from rostok.errors import Parser, UserError
+from rostok.files import check_out
+from rostok.measuring.ngrams import FIT_TOKENS
+
+FILES = ("out", "json", "csv", "tokens_html")  # the options that name a file to write
+
+
+# fmt: off
+def options_of(argv: Sequence[str], description: str | None = None) -> argparse.Namespace:
+    """Raises UserError for words that do not go together, and for files that cannot be written."""
+    parser = Parser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("runs", nargs="+", metavar="RUN", help="run folder, one of its step folders, or NAME=RUN,RUN,...")
+    add("--data", metavar="FOLDER", help="shards to score on (default: those that each run was trained on)")
+    add("--texts", type=count, metavar="N", help="only the first N held-out texts")
+    add("--protocol", choices=("texts", "disjoint"), default="texts", help="disjoint: blocks of one stream")
+    add("--stride", type=count, metavar="N", help="new targets a window in long texts (default: half the context)")
+    add("--step", choices=("best", "latest"), help="which checkpoint of a run (default: best)")
+    add("--device", default="auto", choices=("auto", "cpu", "cuda", "mps"))
+    add("--ngram-tokens", type=count, default=FIT_TOKENS, metavar="N", help="training tokens that are counted")
+    add("--at", type=int, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
+    add("--at-targets", type=int, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
+    add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
+    add("--skills", nargs="?", const="stories", metavar="SET", help="what they can do: stories, tinystories or FILE")
+    add("--show", metavar="SKILL", help="with --skills: ten items of a skill, and what the models prefer")
+    add("--json", metavar="FILE", help="all numbers")
+    add("--csv", metavar="FILE", help="the table")
+    add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
+    add("--tokens-html", metavar="FILE", help="a page: each token coloured by first run minus last run")
+    add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
+    add("--wide", action="store_true", help="all columns of the tables, not only those that fit 80 characters")
+    add("--force", action="store_true", help="overwrite files that exist")
+    options = parser.parse_args(argv)
+    check_files(options)
+    if (options.at or 0) < 0 or (options.at_targets or 0) < 0:
+        parser.error("--at and --at-targets must be 0 or more")
+    refuse_without_use(options)
+    return options
+# fmt: on
+
+
+def check_files(options: argparse.Namespace) -> None:
+    """Refuse files that cannot be written before the work, not after it. Raises UserError."""
+    found = [
+        check_out(getattr(options, name), force=options.force, flag=f"--{name.replace('_', '-')}")
+        for name in FILES
+    ]
+    given = [path for path in found if path]
+    if len(set(given)) < len(given):
+        raise UserError("--out, --json, --csv and --tokens-html must be different files")
+
+
+def refuse_without_use(options: argparse.Namespace) -> None:
+    """Refuse options that would be ignored beside others, and fill in the defaults. Raises UserError."""
+    alone = {"--stride": options.stride, "--at": options.at, "--context-sweep": options.context_sweep}
+    for flag, value in alone.items():
+        if value and options.protocol == "disjoint":
+            raise UserError(
+                f"{flag} has no use with --protocol disjoint, which has windows of its own; leave it out"
+            )
+    if options.show and not options.skills:
+        raise UserError("--show SKILL shows items of --skills; give --skills too")
+    if options.skills and (options.out or options.tokens_html or options.context_sweep):
+        raise UserError(
+            "--skills prints a table of its own, as --json and --csv too; leave the other files out"
+        )
+    if options.at_targets is not None and options.at == 0 and not (options.out or options.json):
+        raise UserError("--at-targets has no use with --at 0; leave one of them out")
+    options.at = 8 if options.at is None else options.at
+    options.at_targets = 5000 if options.at_targets is None else options.at_targets
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, or argparse's one line."""
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
