@@ -75,18 +75,22 @@ function dressThumb(node, doc, head, found) {
     effect = found?.list[at],
     off = live.on && isOff(head.layer, head.head);
   paintTile(node.firstChild.firstChild, doc.weights.pool(head.layer, head.head));
-  name.lastChild.textContent = shown ? num(shown.v, 2) : "";
+  const score = shown ? num(shown.v, 2) : "",
+    words = off ? t("change.is.off") : t(`kind.${kind}`),
+    moved = effect === undefined ? "" : t("matter.thumb", { x: num(effect, 2) }),
+    now = [score, words, kind, off, moved].join();
+  if (node.dressed === now) return;
+  node.dressed = now;
+  name.lastChild.textContent = score;
   what.className = `thumb-kind ${kind}`;
-  what.textContent = off ? t("change.is.off") : t(`kind.${kind}`);
+  what.textContent = words;
   node.classList.toggle("off", off);
-  node.style.setProperty(
-    "--effect",
-    effect === undefined ? 0 : Math.min(1, Math.sqrt(Math.abs(effect) / 2)).toFixed(3),
-  );
+  const strength = effect === undefined ? 0 : Math.min(1, Math.sqrt(Math.abs(effect) / 2));
+  node.style.setProperty("--effect", strength.toFixed(3));
   node.dataset.effect = effect === undefined ? "" : effect > 0 ? "up" : "down";
-  const label = `${[`${head.layer + 1}.${head.head + 1}`, name.lastChild.textContent, what.textContent].filter(Boolean).join(" ")}${effect === undefined ? "" : `, ${t("matter.thumb", { x: num(effect, 2) })}`}`;
-  node.title = label;
-  node.setAttribute("aria-label", label);
+  const label = [`${head.layer + 1}.${head.head + 1}`, score, words].filter(Boolean).join(" ");
+  node.title = moved ? `${label}, ${moved}` : label;
+  node.setAttribute("aria-label", node.title);
 }
 export function paintThumbs() {
   const { doc } = panels.a,

@@ -57,32 +57,7 @@ static void block(float *out, const float *a, const float *w, int N, int K) {
   }
 }
 
-// out (T, N) = a (T, K) times w (N, K) transposed. K is a multiple of 4 for the blocks; any other takes the plain loop.
-EXPORT void multiply(float *out, const float *a, const float *w, int T, int N, int K) {
-  int t = 0, even = K % 4 ? 0 : N / 2 * 2;
-  for (; even && t + 4 <= T; t += 4) {
-    for (int n = 0; n < even; n += 2) block(out + t * N + n, a + t * K, w + n * K, N, K);
-    for (int r = t; even < N && r < t + 4; r++) out[r * N + even] = dot(a + r * K, w + even * K, K);
-  }
-  for (; t < T; t++)
-    for (int n = 0; n < N; n++) out[t * N + n] = dot(a + t * K, w + n * K, K);
-}
-
-static void softmax(float *row, const uint8_t *closed, int n) {
-  float top = -1e30f, sum = 0;
-  for (int s = 0; s < n; s++)
-    if (row[s] > top && !(closed && closed[s])) top = row[s];
-  int s = 0;
-  for (; s + 4 <= n; s += 4) wasm_v128_store(row + s, exponential(wasm_f32x4_sub(wasm_v128_load(row + s), wasm_f32x4_splat(top))));
-  for (; s < n; s++) row[s] = wasm_f32x4_extract_lane(exponential(wasm_f32x4_splat(row[s] - top)), 0);
-  for (s = 0; closed && s < n; s++)
-    if (closed[s]) row[s] = 0;
-  for (s = 0; s < n; s++) sum += row[s];
-  float r = sum > 0 ? 1.f / sum : 0;
-  for (s = 0; s < n; s++) row[s] *= r;
-}
-
-// The scores of one query with keys 0..n-1, four keys at once while E is a multiple of 4.
+// The products of one row q with the rows 0..n-1 of k, times scale; four rows at once while E is a multiple of 4.
 static void scores(float *row, const float *q, const float *k, int n, int E, float scale) {
   int s = 0;
   for (; E % 4 == 0 && s + 4 <= n; s += 4) {
@@ -101,6 +76,30 @@ static void scores(float *row, const float *q, const float *k, int n, int E, flo
     wasm_v128_store(row + s, wasm_f32x4_mul(sum, wasm_f32x4_splat(scale)));
   }
   for (; s < n; s++) row[s] = dot(q, k + s * E, E) * scale;
+}
+
+// out (T, N) = a (T, K) times w (N, K) transposed. K is a multiple of 4 for the blocks; any other takes the plain loop.
+EXPORT void multiply(float *out, const float *a, const float *w, int T, int N, int K) {
+  int t = 0, even = K % 4 ? 0 : N / 2 * 2;
+  for (; even && t + 4 <= T; t += 4) {
+    for (int n = 0; n < even; n += 2) block(out + t * N + n, a + t * K, w + n * K, N, K);
+    for (int r = t; even < N && r < t + 4; r++) out[r * N + even] = dot(a + r * K, w + even * K, K);
+  }
+  for (; t < T; t++) scores(out + t * N, a + t * K, w, N, K, 1);
+}
+
+static void softmax(float *row, const uint8_t *closed, int n) {
+  float top = -1e30f, sum = 0;
+  for (int s = 0; s < n; s++)
+    if (row[s] > top && !(closed && closed[s])) top = row[s];
+  int s = 0;
+  for (; s + 4 <= n; s += 4) wasm_v128_store(row + s, exponential(wasm_f32x4_sub(wasm_v128_load(row + s), wasm_f32x4_splat(top))));
+  for (; s < n; s++) row[s] = wasm_f32x4_extract_lane(exponential(wasm_f32x4_splat(row[s] - top)), 0);
+  for (s = 0; closed && s < n; s++)
+    if (closed[s]) row[s] = 0;
+  for (s = 0; s < n; s++) sum += row[s];
+  float r = sum > 0 ? 1.f / sum : 0;
+  for (s = 0; s < n; s++) row[s] *= r;
 }
 
 // out = the mixture of n values by their weights, sixteen numbers at once in registers.

@@ -231,13 +231,7 @@ export class Panel {
     const piece = this.doc.text.pieces[j],
       kind = `tok${spaced(piece) ? " sp" : ""}${this.doc.text.start[j] ? " start" : ""}`;
     const look = { class: kind, role: "option", tabindex: "-1", "data-t": j, id: `tok-${this.which}-${j}` };
-    const tok = el(
-      "span",
-      look,
-      el("bdi", { text, class: text.length > 16 ? "long" : null }),
-      el("i", {}),
-      el("small", {}),
-    );
+    const tok = el("span", look, el("bdi", { text, class: text.length > 16 ? "long" : null }), el("small", {}));
     tok.now = {};
     return piece.includes("\n") ? [tok, el("br")] : [tok];
   }
@@ -326,7 +320,6 @@ export class Panel {
       const next = {
         future,
         code: future ? -1 : shade(w),
-        bar: future || w < 0.03 ? 0 : Math.round(100 * w) / 100,
         below: this.under(mode, j, w, future),
         chosen: j === token,
         seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]),
@@ -337,8 +330,7 @@ export class Panel {
         tok.style.backgroundColor = next.code > 0 ? rampCss(next.code) : "";
         tok.style.color = next.code > 0 ? rampInk(next.code) : "";
       }
-      if (now.bar !== next.bar) tok.children[1].style.backgroundSize = `${100 * next.bar}% 100%`;
-      if (now.below !== next.below) tok.children[2].textContent = next.below;
+      if (now.below !== next.below) tok.children[1].textContent = next.below;
       if (now.chosen !== next.chosen) {
         tok.setAttribute("aria-selected", String(next.chosen));
         tok.tabIndex = next.chosen ? 0 : -1;
@@ -404,21 +396,17 @@ export class Panel {
         ),
     );
   }
-  paint(canvas, cell) {
-    // the lower triangle of this head, one square of `cell` pixels a weight; the rest is clear
+  paint(canvas, cell = 1) {
+    // the lower triangle of this head, a square of `cell` pixels a weight; the rest is clear
     const { T } = this.doc.weights,
       tile = this.doc.weights.tile(this.layer, this.head),
       n = T * cell,
       image = new ImageData(n, n),
       out = new Uint32Array(image.data.buffer);
-    for (let y = 0, i = 0; y < n; y++) {
+    for (let y = 0, i = 0; y < n; y++, i += n) {
       const q = Math.floor(y / cell),
         row = (q * (q + 1)) / 2;
-      for (let k = 0; k <= q; k++) {
-        out.fill(rampPixel(tile[row + k]), i, i + cell);
-        i += cell;
-      }
-      i += n - (q + 1) * cell;
+      for (let k = 0; k <= q; k++) out.fill(rampPixel(tile[row + k]), i + k * cell, i + (k + 1) * cell);
     }
     canvas.width = canvas.height = n;
     canvas.getContext("2d").putImageData(image, 0, 0);
@@ -428,9 +416,8 @@ export class Panel {
       { token } = this,
       last = [this.doc, this.layer, this.head, css("--ramp2")];
     if (!this.last || last.some((x, i) => x !== this.last[i])) {
-      const cell = Math.max(1, Math.floor(560 / T));
-      this.paint(this.canvas, cell);
-      this.canvas.classList.toggle("crisp", cell > 1);
+      this.paint(this.canvas);
+      this.canvas.classList.toggle("crisp", T <= 280);
       this.last = last;
     }
     const at = { top: token / T, width: (token + 1) / T, height: 1 / T };
