@@ -64,7 +64,6 @@ from rostok.measuring.targets import (
     target_list,
     text_windows,
 )
-from rostok.measuring.token_page import token_page
 from rostok.runs import Run, data_of, load_run, texts_of
 from rostok.text.shards import Data, open_data
 from rostok.text.tokenizer import Tokenizer, load_tokenizer
@@ -166,7 +165,7 @@ def load(path: str, options: argparse.Namespace, device: str) -> Run:
 
 
 def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Load, score and tabulate: the result for JSON, and the files that --out and --tokens-html ask for, by ending."""
+    """Load, score and tabulate: the result for JSON, and the files that --out asks for, by ending."""
     device, _ = choose_device(options.device)
     given = named_runs(options.runs)
     runs = [load(path, options, str(device)) for _, path in given]
@@ -190,7 +189,7 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
     same_targets(
         [Entry(name, 0, its, NO_LOSSES) for name, _, its in named]
     )  # refuse before the work, not after it
-    refuse_for_these(runs, targets, options)
+    refuse_for_these(runs, options)
     with full_precision():
         scored = [score_run(name, run, its, options) for name, run, its in named]
         rows = [one_recipe(name, [scored[i] for i in group]) for name, group in groups]
@@ -233,10 +232,8 @@ def compare_skills(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     )
 
 
-def refuse_for_these(runs: Sequence[Run], targets: Sequence[TargetList], options: argparse.Namespace) -> None:
+def refuse_for_these(runs: Sequence[Run], options: argparse.Namespace) -> None:
     """Refuse options that these runs have no use for. Raises UserError."""
-    if options.tokens_html and (len(runs) < 2 or len({its.sha256 for its in targets}) > 1):
-        raise UserError("--tokens-html shows two runs with one tokenizer side by side; name two such runs")
     contexts = [sees(run.model) for run in runs if not is_window(run.model)]
     if options.stride and not contexts:
         raise UserError("--stride has no use for window models alone; leave it out")
@@ -260,11 +257,6 @@ def study(
     extra: dict[str, Any] = {"rows": []}
     files: dict[str, Any] = {}
     alike = all(row.targets.sha256 == rows[0].targets.sha256 for row in [*rows, *counted])
-    if options.tokens_html:
-        chosen = range(min(options.tokens_texts, rows[0].targets.n_texts))
-        first, last = rows[0], rows[-1]
-        page = token_page(first.targets, chosen, first.name, first.losses.nats, last.name, last.losses.nats)
-        files["html"] = page
     if not alike or options.protocol == "disjoint":
         return extra, files
     chosen = sample_texts(rows[0].targets, options.at_targets or len(rows[0].targets))
@@ -341,8 +333,6 @@ def main(argv: Sequence[str]) -> int:
         write_out(Path(options.json), as_json)
     if options.csv:
         write_out(Path(options.csv), table)
-    if options.tokens_html:
-        write_out(Path(options.tokens_html), files["html"])
     return 0
 
 

@@ -151,14 +151,11 @@ def test_same_runs_give_the_same_bytes(runs, tmp_path, capsys) -> None:
     files = {}
     for name in ("one", "two"):
         out = tmp_path / name / "report.md"
-        page = str(tmp_path / name / "tokens.html")
         words = [
             "--out",
             str(out),
             "--context-sweep",
             "50",
-            "--tokens-html",
-            page,
             "--csv",
             str(out.with_name("t.csv")),
         ]
@@ -167,7 +164,7 @@ def test_same_runs_give_the_same_bytes(runs, tmp_path, capsys) -> None:
         files[name]["terminal"] = capsys.readouterr().out.encode()
     assert files["one"] == files["two"]
     endings = [".csv", ".json", ".md", "-context.csv", "-context.png", "-position.csv", "-position.png"]
-    assert set(files["one"]) == {*(f"report{e}" for e in endings), "t.csv", "tokens.html", "terminal"}
+    assert set(files["one"]) == {*(f"report{e}" for e in endings), "t.csv", "terminal"}
     report = files["one"]["report.md"].decode()
     for figure in ("report-position.png", "report-context.png"):
         assert f"({figure})" in report
@@ -309,8 +306,6 @@ def test_runs_with_different_tokenizers_share_bits_a_byte_only(runs, tiny_texts,
         shown = capsys.readouterr().out
         assert "only bits per byte can be compared" in shown
         assert "perplexity" not in shown
-    line = error_of(capsys, runs[0], str(coarse), "--tokens-html", str(tmp_path / "x.html"))
-    assert "two runs with one tokenizer" in line
 
 
 def test_shards_of_another_tokenizer_than_the_runs(runs, tiny_texts, tiny_data: Data, tmp_path) -> None:
@@ -322,12 +317,10 @@ def test_shards_of_another_tokenizer_than_the_runs(runs, tiny_texts, tiny_data: 
     ):
         texts = {"train": whole(tiny_texts[:40]), "valid": whole(tiny_texts[::8])}
         write_data(tmp_path / name, texts, tokenizer)
-        words = ["--data", str(tmp_path / name), "--tokens-html", str(tmp_path / f"{name}.html")]
-        told = result_of(tmp_path, *runs, *words)
+        told = result_of(tmp_path, *runs, "--data", str(tmp_path / name))
         assert told["same_tokenizer"]
         tables.append({row["name"]: row["nats"] for row in told["rows"]})
     assert tables[0] == tables[1]
-    assert (tmp_path / "own.html").read_bytes() == (tmp_path / "other.html").read_bytes()
 
 
 def test_runs_with_different_held_out_texts_are_refused(runs, tiny_data: Data, tmp_path, capsys) -> None:
@@ -378,7 +371,6 @@ def test_a_run_that_sees_the_future_is_refused(runs, tmp_path, capsys, monkeypat
         (["nowhere"], "there is no run folder nowhere"),
         (["RUN", "--data", "nowhere"], "nowhere"),
         (["RUN", "--stride", "32"], "--stride must be from 1 to 31 for a context of 32. Got 32"),
-        (["RUN", "--tokens-html", "x.html"], "name two such runs"),
         (["RUN", "--protocol", "disjoint", "--stride", "4"], "--stride has no use with --protocol disjoint"),
         (["RUN", "--protocol", "disjoint", "--at", "4"], "--at has no use with --protocol disjoint"),
         (["RUN", "--at", "0", "--at-targets", "9"], "--at-targets has no use with --at 0"),

@@ -7,7 +7,7 @@ from rostok.errors import Parser, UserError
 from rostok.files import check_out
 from rostok.measuring.ngrams import FIT_TOKENS
 
-FILES = ("out", "json", "csv", "tokens_html")  # the options that name a file to write
+FILES = ("out", "json", "csv")  # the options that name a file to write
 
 
 # fmt: off
@@ -31,8 +31,6 @@ def options_of(argv: Sequence[str], description: str | None = None) -> argparse.
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")
     add("--out", metavar="FILE.md", help="a report; .json, .csv and figures beside it")
-    add("--tokens-html", metavar="FILE", help="a page: each token coloured by first run minus last run")
-    add("--tokens-texts", type=count, default=3, metavar="N", help="texts on that page (default 3)")
     add("--wide", action="store_true", help="all columns of the tables, not only those that fit 80 characters")
     add("--force", action="store_true", help="overwrite files that exist")
     options = parser.parse_args(argv)
@@ -52,7 +50,7 @@ def check_files(options: argparse.Namespace) -> None:
     ]
     given = [path for path in found if path]
     if len(set(given)) < len(given):
-        raise UserError("--out, --json, --csv and --tokens-html must be different files")
+        raise UserError("--out, --json and --csv must be different files")
 
 
 def refuse_without_use(options: argparse.Namespace) -> None:
@@ -65,7 +63,7 @@ def refuse_without_use(options: argparse.Namespace) -> None:
             )
     if options.show and not options.skills:
         raise UserError("--show SKILL shows items of --skills; give --skills too")
-    if options.skills and (options.out or options.tokens_html or options.context_sweep):
+    if options.skills and (options.out or options.context_sweep):
         raise UserError(
             "--skills prints a table of its own, as --json and --csv too; leave the other files out"
         )
