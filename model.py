@@ -80,22 +80,22 @@ class GPTConfig:
     def __post_init__(self) -> None:
         require_positive(self, "vocab_size", "context", "n_layer", "n_head", "d_model")
         if self.n_layer > 1024:
-            raise ValueError(f"model.n_layer must be at most 1024. Got {self.n_layer}")
+            raise ValueError(f"n_layer must be at most 1024. Got {self.n_layer}")
         if not 1 <= self.rope_theta < math.inf:
-            raise ValueError(f"model.rope_theta must be 1 or more (10000 is usual). Got {self.rope_theta}")
+            raise ValueError(f"rope_theta must be 1 or more (10000 is usual). Got {self.rope_theta}")
         if not 0 < self.norm_eps <= 0.1:
-            raise ValueError(f"model.norm_eps must be above 0, at most 0.1. Got {self.norm_eps}")
+            raise ValueError(f"norm_eps must be above 0, at most 0.1. Got {self.norm_eps}")
         if self.d_model % self.n_head or self.d_head % 2:
             raise ValueError(
-                f"model.d_model must be an even multiple of model.n_head. Got d_model={self.d_model}, "
+                f"d_model must be an even multiple of n_head. Got d_model={self.d_model}, "
                 f"n_head={self.n_head}; try d_model={2 * self.n_head * max(1, round(self.d_model / self.n_head / 2))}"
             )
         if self.kv_heads < 1 or self.n_head % self.kv_heads:
             raise ValueError(
-                f"model.n_kv_head must divide model.n_head. Got n_kv_head={self.n_kv_head}, n_head={self.n_head}"
+                f"n_kv_head must divide n_head. Got n_kv_head={self.n_kv_head}, n_head={self.n_head}"
             )
         if self.hidden < 1:
-            raise ValueError(f"model.d_mlp must be at least 1. Got {self.d_mlp}")
+            raise ValueError(f"d_mlp must be at least 1. Got {self.d_mlp}")
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,9 @@ def require_positive(config: "GPTConfig | WindowMLPConfig", *names: str) -> None
     """Raise ValueError for a size below 1, or for a `start_id` outside the vocabulary."""
     for name in names:
         if getattr(config, name) < 1:
-            raise ValueError(f"model.{name} must be at least 1. Got {getattr(config, name)}")
+            raise ValueError(f"{name} must be at least 1. Got {getattr(config, name)}")
     if not 0 <= config.start_id < config.vocab_size:
-        raise ValueError(
-            f"model.start_id must be an id from 0 to {config.vocab_size - 1}. Got {config.start_id}"
-        )
+        raise ValueError(f"start_id must be an id from 0 to {config.vocab_size - 1}. Got {config.start_id}")
 
 
 class RMSNorm(nn.Module):

@@ -45,7 +45,7 @@ from rostok.text.tokenizer import load_tokenizer
 from rostok.training import folder as run_folder
 from rostok.training import passport
 from rostok.training.advisor import AdvisorState, check_finite
-from rostok.training.config import dump_yaml, find_config, load_config, renamed
+from rostok.training.config import Folder, dump_yaml, find_config, load_config, renamed
 from rostok.training.console import Console, Speaker
 from rostok.training.folder import Checkpoint, load_init_weights, open_checkpoint, refuse_other_data
 from rostok.training.grid import cells, run_grid
@@ -68,7 +68,7 @@ from rostok.training.signals import StopWish, stop_wish
 class DataConfig:
     """The folder of token shards that prepare.py made."""
 
-    path: str = "data/stories"
+    path: Folder = "data/stories"
     verify: bool = True  # read every shard and compare its hash before the first step
 
 
@@ -77,10 +77,12 @@ class TrainConfig:
     """All that defines a run. `vocab_size` and `start_id` of the model are taken from the data."""
 
     name: str = "run"  # the run folder is OUT/NAME
-    out: str = "checkpoints"
+    out: Folder = "checkpoints"
     data: DataConfig = field(default_factory=DataConfig)
-    model: GPTConfig | WindowMLPConfig = field(default_factory=GPTConfig)
-    init_from: str = ""  # a run, or a step of one, whose weights this run begins with; empty: random ones
+    model: Annotated[GPTConfig | WindowMLPConfig, Field(discriminator="kind")] = field(
+        default_factory=GPTConfig
+    )
+    init_from: Folder = ""  # a run, or a step of one, whose weights this run begins with; empty: random ones
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
@@ -89,7 +91,7 @@ class TrainConfig:
     tokens: Annotated[int, Field(ge=1, le=10**15)] = 6_000_000
     batch: Annotated[int, Field(ge=1)] = 8  # rows of `context` tokens in one forward pass
     accumulate: Annotated[int, Field(ge=1)] = 1  # forward passes in one step
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     eval_every: Annotated[int, Field(ge=1)] = 100  # steps
     eval_rows: Annotated[int, Field(ge=1)] = 64
     # written at evaluations, to be looked at; 0: none

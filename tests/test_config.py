@@ -37,7 +37,7 @@ def load(text: str, *words: str, folder: Path) -> Outer:
 
 
 @pytest.mark.parametrize(
-    ("written", "value"), [("1e-3", 1e-3), ("3e-4", 3e-4), ("1", 1.0), ('"0.001"', 1e-3), ("2.5E+2", 250)]
+    ("written", "value"), [("1e-3", 1e-3), ("3e-4", 3e-4), ("1", 1.0), ("010", 10.0), ("2.5E+2", 250)]
 )
 def test_C05_numbers_are_floats_however_written(tmp_path: Path, written: str, value: float) -> None:
     from_file = load(f"inner:\n  learning_rate: {written}\n", folder=tmp_path).inner.learning_rate
@@ -46,7 +46,7 @@ def test_C05_numbers_are_floats_however_written(tmp_path: Path, written: str, va
     assert type(from_file) is type(from_word) is float
 
 
-@pytest.mark.parametrize("written", ["abc", "nan", ".inf", "true", "[1]", "null"])
+@pytest.mark.parametrize("written", ["abc", "nan", ".inf", "true", "[1]", "null", "1:30"])
 def test_C05_what_is_no_number_is_refused_by_key(tmp_path: Path, written: str) -> None:
     with pytest.raises(UserError, match=r"inner\.learning_rate"):
         load(f"inner:\n  learning_rate: {written}\n", folder=tmp_path)
@@ -83,14 +83,17 @@ def test_C06_an_equals_sign_in_a_value_survives() -> None:
     ("text", "message"),
     [
         ("steps: 1.5\n", "steps must be a whole number. Got 1.5"),
-        ("steps: yes\n", "steps must be a number. Got true"),
+        ("steps: yes\n", "steps must be a whole number. Got yes"),
         ("inner: 3\n", "inner must hold `key: value` lines. Got 3"),
         ("- a\n", "must hold `key: value` lines. Got a list"),
         ("mode: c\n", r"mode: .*'a' or 'b'.*Got 'c'"),
         ("inner:\n  learning_rate: -1\n", r"inner.learning_rate: .*greater than 0. Got -1"),
         ("a: [\n", "is not YAML"),
-        ("1: 2\n", "a key must be a word. Got 1"),
-        ("!!python/object/apply:os.system [ls]\n", "is not YAML"),
+        ("1: 2\n", "unknown key '1'; known"),
+        ("[1]: 2\n", "line 1: a key must be a word. Got a list"),
+        ("on: 2\n", "on must be true or false. Got 2"),
+        ("mode:\n", "mode: must be 'a' or 'b'. Got 'null'"),
+        ("!!python/object/apply:os.system [ls]\n", "must hold `key: value` lines. Got a list"),
     ],
 )
 def test_each_mistake_has_its_line(tmp_path: Path, text: str, message: str) -> None:
@@ -105,7 +108,7 @@ def test_a_word_that_is_no_setting_is_refused(word: str) -> None:
 
 
 def test_a_word_below_a_value_is_refused() -> None:
-    with pytest.raises(UserError, match="goes below 'steps'"):
+    with pytest.raises(UserError, match="the command line: steps must be a whole number. Got a dict"):
         load_config(Outer, None, ["steps=1", "steps.more=2"])
 
 
@@ -122,9 +125,7 @@ def test_a_kind_chooses_the_class_and_replaces_the_other_settings() -> None:
 
 
 def test_the_models_own_errors_come_through() -> None:
-    with pytest.raises(
-        UserError, match=r"model.d_model must be an even multiple of model.n_head. Got d_model=100"
-    ):
+    with pytest.raises(UserError, match=r"model.d_model must be an even multiple of n_head. Got d_model=100"):
         load_config(TrainConfig, None, ["model.d_model=100"])
 
 
@@ -137,7 +138,7 @@ def test_a_run_is_a_folder_below_out(name: str) -> None:
 def test_a_missing_config_names_the_built_in_ones(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="there is no config 'rostock'; .*did you mean 'rostok'"):
         find_config("rostock", CONFIGS[0].parent)
-    with pytest.raises(UserError, match="cannot read the config"):
+    with pytest.raises(UserError, match="none.yaml cannot be read"):
         load_config(Outer, tmp_path / "none.yaml")
 
 
@@ -176,3 +177,53 @@ def test_ctrl_c_is_exit_code_130(capsys: pytest.CaptureFixture[str]) -> None:
 
     assert run_main(interrupt, []) == 130
     assert capsys.readouterr().err == "interrupted\n"
+
+
+@pytest.mark.parametrize("word", ["2024", "6e6", "0x10", "no", "1:30", "2026-11-30", "null_", "010"])
+def test_a_setting_that_is_text_is_taken_as_it_was_typed(word: str, tmp_path: Path) -> None:
+    assert load_config(TrainConfig, None, [f"name={word}"]).folder.name == word if ":" not in word else True
+    assert load(f"inner:\n  note: {word}\n", folder=tmp_path).inner.note == word
+    assert load_config(Outer, None, [f"inner.note={word}"]).inner.note == word
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("6e6", 6_000_000), ("6_000_000", 6_000_000), ("010", 10), ("1.0", 1)]
+)
+def test_whole_numbers_however_written(word: str, value: int, tmp_path: Path) -> None:
+    assert load(f"steps: {word}\n", folder=tmp_path).steps == value
+    assert load_config(Outer, None, [f"steps={word}"]).steps == value
+
+
+def test_a_mapping_on_the_command_line_mixes_with_the_other_words() -> None:
+    config = load_config(Outer, None, ["inner.note=a", "inner={learning_rate: 1e-2}"])
+    assert config.inner == Inner(1e-2, "a")
+    with pytest.raises(UserError, match="the key 'note' is given twice"):
+        load_config(Outer, None, ["inner={note: a, note: b}"])
+    with pytest.raises(UserError, match="unknown key '1' below 'inner'"):
+        load_config(Outer, None, ["inner={1: 2}"])
+
+
+def test_who_is_blamed(tmp_path: Path) -> None:
+    """What was typed, not the file that it was added to."""
+    with pytest.raises(UserError, match="^the command line: unknown key 'lr'"):
+        load("steps: 3\n", "lr=1", folder=tmp_path)
+    with pytest.raises(UserError, match=r"config.yaml: steps must be a whole number. Got x"):
+        load("steps: x\n", "on=true", folder=tmp_path)
+
+
+def test_the_home_folder_is_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left as it is, `out: ~/runs` would make a folder named `~`, and cleaning up would end in a catastrophe."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path = tmp_path / "c.yaml"
+    path.write_text("out: ~/runs\n", encoding="utf-8")
+    assert load_config(TrainConfig, path).out == str(tmp_path / "runs")
+    assert load_config(TrainConfig, None, ["data.path=~/d"]).data.path == str(tmp_path / "d")
+    for word in ("out=~nobody-of-this-name/x", "out=$HOME/x", "init_from=${HOME}", "out=a\0b"):
+        with pytest.raises(
+            UserError, match=f"the command line: {word.partition('=')[0]}: write the path out"
+        ):
+            load_config(TrainConfig, None, [word])
+    with pytest.raises(UserError, match="out must be text. Got null"):
+        load_config(TrainConfig, None, ["out=~"])
+    with pytest.raises(UserError, match="a setting: byte 0xff .* is not UTF-8"):
+        load_config(TrainConfig, None, ["out=\udcff"])

@@ -283,12 +283,13 @@ def test_a_vocabulary_that_the_ids_cannot_have(number: int, tiny_data: Data, tmp
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("tokens=" + "9" * 400, "tokens is too large a number"),
-        ("tokens=" + "9" * 5000, "tokens must be a finite number"),
-        ("tokens=1e30", "tokens is too large a number"),
-        ("batch=99999999999999999999", "batch is too large a number"),
-        ("optim.lr=" + "9" * 400, "optim.lr is too large a number"),
-        ("tokens=2024-99-99", "tokens must be a number"),
+        ("tokens=" + "9" * 400, "tokens: must be less than or equal to 1000000000000000"),
+        ("tokens=" + "9" * 5000, "tokens must be a whole number"),
+        ("tokens=1e30", "tokens: must be less than or equal to 1000000000000000. Got 1e30"),
+        ("batch=99999999999999999999", "type tokens=51199999999999999999488 or more, or lower batch"),
+        ("optim.lr=" + "9" * 400, "optim.lr must be a finite number"),
+        ("seed=1e19", "type seed=9223372036854775807"),
+        ("tokens=2024-99-99", "tokens must be a whole number"),
     ],
 )
 def test_numbers_that_no_computer_holds(word: str, message: str) -> None:
@@ -302,7 +303,7 @@ def test_numbers_that_no_computer_holds(word: str, message: str) -> None:
         ("runtime.threads=1000000000", "must be less than or equal to 1024. Got 1000000000; type runtime.threads=1024"),
         ("runtime.threads=-1", "runtime.threads: must be greater than or equal to 0. Got -1; type runtime.threads=0"),
         ("runtime.device=cdua", "runtime.device: must be .*Got 'cdua'; did you mean 'cuda'"),
-        ("optim.lr=2", "optim.lr: .*less than or equal to 1. Got 2.0; type optim.lr=1"),
+        ("optim.lr=2", "optim.lr: .*less than or equal to 1. Got 2; type optim.lr=1"),
         ("optim.lr=0", "optim.lr: must be greater than 0. Got 0"),
         ("optim.muon_lr=1e300", "type optim.muon_lr=1"),
         ("optim.weight_decay=50", "type optim.weight_decay=1"),
@@ -318,7 +319,7 @@ def test_numbers_that_no_computer_holds(word: str, message: str) -> None:
         ("sample_tokens=1e12", "type sample_tokens=10000"),
         ("model.n_layer=1_000_000_000", "model.n_layer must be at most 1024"),
         ("model.rope_theta=0", "model.rope_theta must be 1 or more"),
-        ("model.rope_theta=nan", "model.rope_theta must be a finite number"),
+        ("model.rope_theta=nan", "model.rope_theta must be a finite number. Got nan"),
         ("model.norm_eps=-1", "model.norm_eps must be above 0"),
         ("model.norm_eps=0", "model.norm_eps must be above 0"),
         ("model.start_id=4096", "model.start_id must be an id from 0 to 4095. Got 4096"),
@@ -433,8 +434,7 @@ def test_dates_and_large_seeds(tmp_path: Path) -> None:
     assert load_config(TrainConfig, None, ["seed=9007199254740993"]).seed == 9007199254740993  # 2^53 + 1
     assert load_config(TrainConfig, None, ["name=2024-99-99"]).name == "2024-99-99"
     (tmp_path / "date.yaml").write_text("name: 2024-99-99\n")
-    with pytest.raises(UserError, match=r"date.yaml is not YAML: month must be in 1..12"):
-        load_config(TrainConfig, tmp_path / "date.yaml")
+    assert load_config(TrainConfig, tmp_path / "date.yaml").name == "2024-99-99"
 
 
 # ------------------------------------------------------------------------------------------------ damaged runs

@@ -151,9 +151,9 @@ def test_longer_than_the_context_is_refused() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"d_model": 100}, "even multiple of model.n_head"),
+        ({"d_model": 100}, "even multiple of n_head"),
         ({"n_kv_head": 4}, "n_kv_head must divide"),
-        ({"n_layer": 0}, "model.n_layer must be at least 1. Got 0"),
+        ({"n_layer": 0}, "n_layer must be at least 1. Got 0"),
         ({"d_mlp": -1}, "d_mlp must be at least 1"),
     ],
 )
@@ -163,7 +163,7 @@ def test_impossible_sizes_are_refused(settings: dict[str, int], message: str) ->
 
 
 def test_impossible_window_is_refused() -> None:
-    with pytest.raises(ValueError, match="model.window must be at least 1. Got 0"):
+    with pytest.raises(ValueError, match="window must be at least 1. Got 0"):
         WindowMLPConfig(window=0)
 
 

@@ -188,7 +188,7 @@ def test_other_settings_are_refused(tiny_data: Data, tmp_path: Path) -> None:
     (run / "passport.json").write_text("[1]", encoding="utf-8")
     text = (run / "config.yaml").read_text(encoding="utf-8")
     (run / "config.yaml").write_text(text.replace("batch: 4", "batch:"), encoding="utf-8")
-    with pytest.raises(UserError, match="config.yaml: batch: must be a valid integer"):
+    with pytest.raises(UserError, match="config.yaml: batch must be a whole number. Got null"):
         train(config_of(tiny_data, tmp_path), quiet=True)
     (run / "config.yaml").write_text(text.replace("tokens: 2560", "tokens: 2.56e3"), encoding="utf-8")
     train(config_of(tiny_data, tmp_path), quiet=True)  # a person may write it so

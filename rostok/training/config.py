@@ -2,49 +2,101 @@
 
     config = load_config(TrainConfig, Path("configs/rostok.yaml"), ["optim.lr=3e-4", "model.n_layer=4"])
 
-The settings of a thing stand beside the thing (OptimConfig in optim.py, GPTConfig in model.py); this file only
-knows how to read, merge, check and write them. A field that is a union of dataclasses is told apart by its `kind` key.
+The settings of a thing are beside the thing (OptimConfig in optim.py, GPTConfig in model.py); this file only reads,
+merges, checks and writes them. A value in a file or a word is text, and the declared type says what it means:
+`name=2024` is a name, `seed=010` is 10, `1:30` is not a number. pydantic does that, and tells the dataclasses of a
+union apart by their `kind`.
 """
 
 import dataclasses
-import math
-import types
+import os
+import re
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import yaml
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, ValidationError, create_model
 
 from rostok.errors import UserError, nearest
+from rostok.text.reading import read_text, typed
 
 T = TypeVar("T")
+STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True)
+# the first word of pydantic's name for a mistake -> what was wanted
+WANTED = {
+    "int": "be a whole number",
+    "float": "be a number",
+    "finite": "be a finite number",
+    "string": "be text",
+}
+WANTED |= {"bool": "be true or false"} | dict.fromkeys(("dataclass", "model"), "hold `key: value` lines")
 
 
-class UniqueKeyLoader(yaml.SafeLoader):
-    """PyYAML's safe loader, which would silently keep the last of two equal keys, made to refuse them."""
+def expanded(folder: str) -> str:
+    """A path with the home folder in the place of `~`. Raises ValueError where only a shell knows what is meant."""
+    path = os.path.expanduser(folder)
+    if path.startswith("~") or os.path.expandvars(path) != path or "\0" in path:
+        raise ValueError(f"write the path out, without ~, $NAME or \\0. Got {folder!r}")
+    return path
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[Any] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if not isinstance(key, str):
-                raise UserError(
-                    f"{self.name}, line {key_node.start_mark.line + 1}: a key must be a word. Got {key!r}"
-                )
-            if key in seen:
-                line = key_node.start_mark.line + 1
-                raise UserError(
-                    f"{self.name}, line {line}: the key '{key}' is given twice; delete one of the two"
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep)
+
+Folder = Annotated[str, AfterValidator(expanded)]
+
+
+class Whole(int):
+    """A whole number written as 6e6: for a number 6000000, for a text what was typed."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def scalar(text: str) -> str | Whole | None:
+    """What an unquoted word of YAML means here: null, a whole number such as 6e6, else the text itself."""
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if not re.fullmatch(r"[-+]?\d[\d_.]*[eE]\+?\d{1,3}", text):
+        return text
+    number = Whole(float(text))
+    number.text = text
+    return number if number == float(text) else text
+
+
+class Loader(yaml.BaseLoader):
+    """PyYAML's loader of plain text, made to know null and to refuse a key that is given twice."""
+
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        return scalar(text) if node.style is None else text  # a quoted word is text
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in node.value:
+            line = f"{self.name}, line {key.start_mark.line + 1}"
+            if not isinstance(key, yaml.ScalarNode):
+                raise UserError(f"{line}: a key must be a word. Got a list or a mapping")
+            if key.value in result:
+                raise UserError(f"{line}: the key '{key.value}' is given twice; delete one of the two")
+            result[key.value] = self.construct_object(value, deep)
+        return result
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """What a YAML text holds: mappings, lists, text, None. `name` is for messages. Raises UserError."""
+    try:
+        loader = Loader(text)
+        loader.name = name
+        return loader.get_single_data()
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UserError(f"{name} is not YAML: {error}") from None
 
 
 def find_config(word: str, folder: Path) -> Path:
-    """A config's path: `word` itself if it is a file, else the built-in `folder`/word.yaml. Raises UserError."""
-    if Path(word).is_file():
+    """A config's path: `word` itself if it is there, else the built-in `folder`/word.yaml. Raises UserError."""
+    if Path(word).exists() and not Path(word).is_dir():  # a pipe, too
         return Path(word)
     built_in = sorted(path.stem for path in folder.glob("*.yaml"))
     if word in built_in:
@@ -56,13 +108,7 @@ def find_config(word: str, folder: Path) -> Path:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping that a YAML file holds. Raises UserError when it is missing, empty, not YAML or not a mapping."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            content = yaml.load(file, UniqueKeyLoader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read the config {path}: {error}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # ValueError: a date such as 2024-13-01
-        raise UserError(f"{path} is not YAML: {error}") from None
+    content = parse_yaml(read_text(path), str(path))
     if content is None:
         raise UserError(
             f"{path} is empty; wanted at least a line such as `data.path`, see configs/rostok.yaml"
@@ -73,29 +119,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_words(words: Sequence[str]) -> dict[str, Any]:
-    """`["optim.lr=3e-4"]` -> `{"optim": {"lr": "3e-4"}}`. The first `=` parts key and value; later ones are value.
+    """`["optim.lr=3e-4"]` -> `{"optim": {"lr": "3e-4"}}`. The first `=` ends the key; `{...}` is read as YAML.
 
     >>> parse_words(["optim.lr=3e-4", "sample.prompt=2+2=4"])
     {'optim': {'lr': '3e-4'}, 'sample': {'prompt': '2+2=4'}}
     """
     result: dict[str, Any] = {}
     for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not all(key.split(".")):
+        key, equals, text = typed(word, "a setting").partition("=")
+        names = key.split(".")
+        if not equals or not all(names):
             raise UserError(f"cannot read the setting '{word}'; wanted key=value, such as optim.lr=3e-4")
-        try:
-            value = yaml.safe_load(text) if text else ""
-        except (yaml.YAMLError, ValueError, RecursionError):
-            value = text
-        *folders, last = key.split(".")
-        place = result
-        for name in folders:
-            place = place.setdefault(name, {})
-            if not isinstance(place, dict):
-                raise UserError(
-                    f"the setting '{word}' goes below '{name}', which an earlier word set to a value"
-                )
-        place[last] = value
+        value: Any = parse_yaml(text, key) if text.startswith("{") else scalar(text) if text else ""
+        for name in reversed(names):
+            value = {name: value}
+        result = merge(result, value)
     return result
 
 
@@ -112,125 +150,65 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 def load_config(cls: type[T], path: Path | None = None, words: Sequence[str] = ()) -> T:
     """Defaults of `cls` < the YAML file < the words, validated. Raises UserError that names the key."""
-    content = merge(read_yaml(path) if path else {}, parse_words(words))
-    return validate(cls, content, str(path or "the command line"))
+    said = parse_words(words)
+    return validate(cls, merge(read_yaml(path) if path else {}, said), str(path or "the command line"), said)
 
 
-def validate(cls: type[T], content: Mapping[str, Any], source: str) -> T:
-    """A nested mapping as an instance of the dataclass `cls`. Raises UserError that names the key and `source`."""
-    clean = prepare(cls, content, "", source)
+def validate(
+    cls: type[T], content: Mapping[str, Any], source: str, words: Mapping[str, Any] | None = None
+) -> T:
+    """A nested mapping as an instance of the dataclass `cls`. Raises UserError that names the key and `source`.
+
+    words: the part of the content that was typed on the command line; a mistake in it is blamed on that.
+    """
+    kinds = {name: {"kind": part.kind} for name, part in vars(cls()).items() if hasattr(part, "kind")}
+    adapter: Any = create_model("Settings", __config__=STRICT, settings=(cls, ...))
     try:
-        return TypeAdapter(cls).validate_python(clean)
+        return adapter.model_validate({"settings": merge(kinds, content)}).settings
     except ValidationError as error:
-        first = first_error(error)
-        key = ".".join(str(part) for part in first["loc"] if isinstance(part, str) and not part[:1].isupper())
-        message = first["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        came = "" if "Got" in message or isinstance(first["input"], dict) else f". Got {first['input']!r}"
-        raise UserError(f"{source}: {key + ': ' if key else ''}{message}{came}{valid(key, first)}") from None
+        first = error.errors(include_url=False)[0]
+    key, names = follow(cls, first["loc"][1:])
+    place: Any = words
+    for part in key:
+        place = place.get(part) if isinstance(place, Mapping) else None
+    source = source if place in (None, {}) else "the command line"
+    raise UserError(f"{source}: {complaint('.'.join(key), first, names)}")
 
 
-def first_error(error: ValidationError) -> Mapping[str, Any]:
-    """The first error of the class that was meant: pydantic also tells why a union's other classes do not fit."""
-    errors = error.errors()
-    others = {
-        e["loc"][:-1] for e in errors if e["loc"][-1:] == ("kind",) and str(e["loc"][-2:][0])[:1].isupper()
-    }
-    meant = [e for e in errors if e["loc"][:2] not in others]
-    return (meant or errors)[0]
+def follow(cls: Any, path: Sequence[Any]) -> tuple[list[str], list[str]]:
+    """The key that pydantic's path means (behind a union it also names the `kind`), and the settings beside it."""
+    key, options, names = [], [cls], []
+    for part in path:
+        if len(options) > 1:
+            options = [option for option in options if option.kind == part]
+            continue
+        names = [field.name for field in dataclasses.fields(options[0])]
+        hint = typing.get_type_hints(options[0]).get(part)
+        key, options = [*key, part], list(typing.get_args(hint)) or [hint]
+    return key, names
 
 
-def valid(key: str, error: Mapping[str, Any]) -> str:
-    """`; type batch=1`: the nearest thing that is valid, where the error knows it."""
-    limits = error.get("ctx", {})
+def complaint(key: str, error: Mapping[str, Any], names: Sequence[str]) -> str:
+    """What is wrong with the value of `key`, and the nearest thing that is right, where the error knows it."""
+    kind, came, limits = str(error["type"]), error["input"], error.get("ctx", {})
+    message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    got = "null" if came is None else str(came)[:60] if isinstance(came, str) else f"a {type(came).__name__}"
+    if kind == "unexpected_keyword_argument":
+        above, _, name = key.rpartition(".")
+        place = f" below '{above}'" if above else ""
+        return f"unknown key '{name}'{place}{nearest(name, names) or '; known: ' + ', '.join(names)}"
+    if kind == "value_error":  # of one setting, or of several together
+        return f"{key}: {message}" if key and isinstance(came, str) else f"{key}.{message}".lstrip(".")
+    if kind == "union_tag_invalid":
+        tags = limits["expected_tags"].replace("'", "")
+        return f"{key}.kind must be one of {tags}. Got '{limits['tag']}'{nearest(limits['tag'], tags.split(', '))}"
+    if wanted := WANTED.get(kind.split("_")[0]):
+        return f"{key} must {wanted}. Got {got}"
     if "expected" in limits:
-        return nearest(
-            str(error["input"]), str(limits["expected"]).replace("' or '", "', '").strip("'").split("', '")
-        )
+        names = limits["expected"].replace("' or '", "', '").strip("'").split("', '")
+        return f"{key}: {message}. Got '{got}'{nearest(got, names)}"
     bound = next((limits[name] for name in ("ge", "le") if name in limits), None)
-    return "" if bound is None else f"; type {key}={bound}"
-
-
-def prepare(hint: Any, value: Any, key: str, source: str) -> Any:
-    """Check the keys below `hint` and turn YAML's strings into numbers where a number is declared."""
-    options = [option for option in union_members(hint) if option is not type(None)]
-    classes = [option for option in options if dataclasses.is_dataclass(option)]
-    if classes:
-        if value is None and type(None) in union_members(hint):
-            return None
-        if not isinstance(value, Mapping):
-            raise UserError(f"{source}: {key} must hold `key: value` lines. Got {value!r}")
-        cls = choose_class(classes, value, key, source)
-        named = {"kind": cls.kind} if len(classes) > 1 else {}  # or pydantic would try the other classes too
-        return named | prepare_fields(cls, value, key, source)
-    if bool not in options and isinstance(value, bool) and (float in options or int in options):
-        raise UserError(f"{source}: {key} must be a number. Got {str(value).lower()}")
-    if isinstance(value, str | int | float) and not isinstance(value, bool):
-        if float in options and (str not in options or not isinstance(value, str)):
-            return to_float(value, key, source)
-        if int in options and str not in options:
-            return to_int(value, key, source)
-    return value
-
-
-def prepare_fields(cls: Any, value: Mapping[str, Any], key: str, source: str) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls, include_extras=True)
-    names = [field.name for field in dataclasses.fields(cls)]
-    for name in value:
-        if name not in names:
-            place = f" below '{key}'" if key else ""
-            raise UserError(
-                f"{source}: unknown key '{name}'{place}{nearest(name, names) or '; known: ' + ', '.join(names)}"
-            )
-    return {
-        name: prepare(hints[name], item, f"{key}.{name}".lstrip("."), source) for name, item in value.items()
-    }
-
-
-def choose_class(classes: list[Any], value: Mapping[str, Any], key: str, source: str) -> Any:
-    """The dataclass of a union whose `kind` default equals the value's; the first one where no kind is given."""
-    kinds = {cls.kind: cls for cls in classes if hasattr(cls, "kind")}
-    if len(classes) == 1 or "kind" not in value:
-        return classes[0]
-    kind = str(value["kind"])
-    if kind not in kinds:
-        raise UserError(
-            f"{source}: {key}.kind must be one of {', '.join(kinds)}. Got '{kind}'{nearest(kind, list(kinds))}"
-        )
-    return kinds[kind]
-
-
-def to_float(value: str | float, key: str, source: str) -> float:
-    try:
-        number = float(value)
-    except OverflowError:  # an integer of more than 308 digits
-        raise UserError(f"{source}: {key} is too large a number") from None
-    except ValueError:
-        raise UserError(f"{source}: {key} must be a number. Got {value!r}") from None
-    if not math.isfinite(number):
-        raise UserError(f"{source}: {key} must be a finite number. Got {value!r}")
-    return number
-
-
-def to_int(value: str | float, key: str, source: str) -> int:
-    """Whole numbers below 2^63, also written as 6e6 or 6_000_000."""
-    number = to_float(value, key, source)
-    if number != int(number):
-        raise UserError(f"{source}: {key} must be a whole number. Got {value!r}")
-    if abs(number) >= 1 << 63:
-        raise UserError(f"{source}: {key} is too large a number. Got {value!r}")
-    return value if isinstance(value, int) else int(number)  # a float would round an integer above 2^53
-
-
-def union_members(hint: Any) -> tuple[Any, ...]:
-    """The plain types of a hint: Annotated[...] unwrapped, unions and Literals opened."""
-    origin = typing.get_origin(hint)
-    if origin is typing.Annotated:
-        return union_members(typing.get_args(hint)[0])
-    if origin in (typing.Union, types.UnionType):
-        return tuple(member for option in typing.get_args(hint) for member in union_members(option))
-    if origin is typing.Literal:
-        return tuple({type(option) for option in typing.get_args(hint)})
-    return (hint,)
+    return f"{key}: {message}. Got {str(came)[:60]}" + ("" if bound is None else f"; type {key}={bound}")
 
 
 def renamed(config: Any, run: Path, hint: str) -> Any:
