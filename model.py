@@ -58,12 +58,12 @@ class GPTConfig:
 
     @property
     def kv_heads(self) -> int:
-        return self.n_kv_head or self.n_head
+        return self.n_head if self.n_kv_head is None else self.n_kv_head
 
     @property
     def hidden(self) -> int:
         """Width of the MLP: as given, or 8/3 d_model rounded up to a multiple of 64 (1024 for 384)."""
-        return self.d_mlp or 64 * math.ceil(8 * self.d_model / 3 / 64)
+        return 64 * math.ceil(8 * self.d_model / 3 / 64) if self.d_mlp is None else self.d_mlp
 
     @property
     def parameters(self) -> int:

@@ -33,7 +33,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rostok.errors import Parser, UserError, run_main, verb
+from rostok.errors import Parser, UserError, refuse_idle, run_main, verb
 from rostok.files import check_folder, new_folder
 from rostok.text.corpus import STORIES, Corpus, open_corpus, utf8
 from rostok.text.reading import typed
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int | None:
     marker, column = typed(args.marker, "--marker").strip(), typed(args.field, "--field")
     options = ReadOptions(marker, args.split_by, args.errors, column, args.kind)
     corpus = open_corpus(args.source, args.valid, options, args.stories, args.seed)
-    refuse_idle(args, corpus)
+    refuse_without_effect(args, corpus)
     out = check_folder(args.out or Path("data") / corpus.name)
     tokenizer = load_tokenizer(args.tokenizer) if args.tokenizer else None
     recipe = recipe_hash(corpus, args, tokenizer)
@@ -150,7 +150,7 @@ def check(args: argparse.Namespace) -> None:
         )
 
 
-def refuse_idle(args: argparse.Namespace, corpus: Corpus) -> None:
+def refuse_without_effect(args: argparse.Namespace, corpus: Corpus) -> None:
     """Raise UserError for an option that has no effect on this corpus."""
     by_lines = "text" in corpus.kinds and args.split_by != "file"
     effects = {
@@ -163,9 +163,7 @@ def refuse_idle(args: argparse.Namespace, corpus: Corpus) -> None:
         "kind": (bool(corpus.kinds), "no file of your own is read"),
         "mojibake": (not corpus.built_in, "the built-in stories have none"),
     }
-    for name, (has_effect, reason) in effects.items():
-        if name in args.given and not has_effect:
-            raise UserError(f"--{name.replace('_', '-')} has no effect here: {reason}; leave it out")
+    refuse_idle(args.given, effects)
 
 
 def recipe_hash(corpus: Corpus, args: argparse.Namespace, tokenizer: Tokenizer | None) -> str | None:

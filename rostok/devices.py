@@ -2,6 +2,8 @@
 
 import os
 import platform
+import shutil
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -52,6 +54,21 @@ def processor_name(device: str, cpuinfo: Path = CPUINFO) -> str:
     if "model name" not in told:
         return platform.processor() or platform.machine()
     return f"{told['model name']} (family {told.get('cpu family')}, model {told.get('model')})"
+
+
+def cpp_compiler() -> str | None:
+    """The path of a C++ compiler: $CXX, else one of the usual names; None where there is none."""
+    names = [os.environ.get("CXX", ""), "cl" if sys.platform == "win32" else "g++", "c++", "clang++"]
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
+def missing_compiler(device: torch.device) -> str:
+    """Why torch.compile cannot work here, or nothing."""
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        return "" if has_triton() else "triton is missing"
+    return "" if cpp_compiler() else "no C++ compiler is installed"
 
 
 def machine_memory(device: torch.device, limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
@@ -25,6 +25,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(" ".join(message.split()))
+
+    def given(self, options: argparse.Namespace) -> set[str]:
+        """The names of the options that are not at their default."""
+        return {a.dest for a in self._actions if getattr(options, a.dest, a.default) != a.default}
+
+
+def refuse_idle(given: Collection[str], effects: Mapping[str, tuple[bool, str]]) -> None:
+    """Raise UserError for an option that was given and has no effect. effects: name -> (it has one, why not)."""
+    for name, (has_effect, reason) in effects.items():
+        if name in given and not has_effect:
+            raise UserError(f"--{name.replace('_', '-')} has no effect here: {reason}; leave it out")
 
 
 def nearest(word: str, names: Iterable[str]) -> str:

@@ -7,7 +7,7 @@ import pytest
 
 from rostok.errors import UserError
 from rostok.text.shards import Split
-from rostok.training.loader import RowLoader, cut_pieces, evaluation_rows, pack
+from rostok.training.loader import RowLoader, cut_segments, evaluation_rows, pack
 
 
 def split_of(texts: list[list[int]], shards: int = 1) -> Split:
@@ -37,10 +37,10 @@ def texts_of(count: int, seed: int = 0, longest: int = 40) -> list[list[int]]:
 
 def slow_rows(texts: list[list[int]], context: int, order: np.ndarray) -> list[list[int]]:
     """The packing again, in lists: what the docstring says, word by word."""
-    pieces = [[0, *text[i : i + context]] for text in texts for i in range(0, len(text), context)]
+    segments = [[0, *text[i : i + context]] for text in texts for i in range(0, len(text), context)]
     rows, row = [], []
     for number in order:
-        row += pieces[number]
+        row += segments[number]
         if len(row) >= context + 1:
             rows.append(row[: context + 1])
             row = []
@@ -57,7 +57,7 @@ def test_rows_are_the_slow_rows(context: int, shards: int) -> None:
     texts = texts_of(60)
     loader = RowLoader(split_of(texts, shards), context, batch=2, seed=5)
     for epoch in (0, 1, 4):
-        order = np.random.Generator(np.random.PCG64([5, epoch])).permutation(len(loader.pieces.starts))
+        order = np.random.Generator(np.random.PCG64([5, epoch])).permutation(len(loader.segments.starts))
         assert rows_of(loader, epoch) == slow_rows(texts, context, order)
 
 
@@ -76,10 +76,10 @@ def test_every_row_starts_with_start_and_follows_the_text() -> None:
             assert b != 0 or a in ends | cuts, "only a whole text is followed by its ◆"
 
 
-def test_pieces_of_a_long_text() -> None:
-    pieces = cut_pieces(split_of([[1, 2, 3, 4, 5], [6, 7], [8, 9, 10, 11]]), context=2)
-    assert pieces.lengths.tolist() == [3, 3, 2, 3, 3, 3]
-    assert pieces.starts.tolist() == [1, 3, 5, 7, 10, 12]
+def test_segments_of_a_long_text() -> None:
+    segments = cut_segments(split_of([[1, 2, 3, 4, 5], [6, 7], [8, 9, 10, 11]]), context=2)
+    assert segments.lengths.tolist() == [3, 3, 2, 3, 3, 3]
+    assert segments.starts.tolist() == [1, 3, 5, 7, 10, 12]
 
 
 def test_pack_by_hand() -> None:
@@ -150,8 +150,8 @@ def test_state_of_one_process_goes_on_in_two() -> None:
 def test_left_out_share_is_what_is_missing() -> None:
     texts = texts_of(300)
     loader = RowLoader(split_of(texts), 64, 4, seed=1)
-    pieces = sum(-(-len(text) // 64) + len(text) for text in texts)
-    assert loader.left_out_share == pytest.approx(1 - 65 * loader.rows_per_epoch() / pieces)
+    segments = sum(-(-len(text) // 64) + len(text) for text in texts)
+    assert loader.left_out_share == pytest.approx(1 - 65 * loader.rows_per_epoch() / segments)
     assert 0 < loader.left_out_share < 0.4
     assert RowLoader(fifty(), 8, 4, seed=1).left_out_share == 0
 
@@ -174,7 +174,7 @@ def test_row_out_of_range() -> None:
 def test_evaluation_rows_are_unshuffled_and_fixed() -> None:
     texts = texts_of(60)
     expected = np.array(
-        slow_rows(texts, 16, np.arange(10_000)[: len(cut_pieces(split_of(texts), 16).starts)])
+        slow_rows(texts, 16, np.arange(10_000)[: len(cut_segments(split_of(texts), 16).starts)])
     )
     ids, targets = evaluation_rows(split_of(texts, 2), 16, 5)
     assert (ids == expected[:5, :-1]).all()

@@ -17,7 +17,6 @@ import ctypes
 import functools
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from rostok.devices import cpp_compiler
 from rostok.files import write_file
 
 SOURCE = Path(__file__).with_name("packed_linear.cpp")
@@ -66,10 +66,9 @@ def library() -> ctypes.CDLL | None:
 
 def compiler() -> str:
     """The compiler's path. Raises OSError where there is none."""
-    found = next(filter(None, map(shutil.which, (os.environ.get("CXX", ""), "g++", "c++", "clang++"))), None)
-    if found is None:
-        raise OSError("no g++ or clang++ found")
-    return found
+    if found := cpp_compiler():
+        return found
+    raise OSError("no g++ or clang++ found")
 
 
 def cached() -> Path:

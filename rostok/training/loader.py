@@ -1,21 +1,21 @@
 """Batches of rows from token shards: pure functions of (seed, epoch, index); the state is two integers.
 
-    1. cut      every text into pieces of ◆ and at most `context` tokens                    (once)
-    2. shuffle  the pieces by a permutation drawn from (seed, epoch)                         (once an epoch)
-    3. pack     piece after piece into rows of context + 1; a row begins with a piece        (once an epoch)
-    4. read     row i of the epoch out of the memory map; rank r of w takes rows r, r + w, ... (each batch)
+    1. cut      every text into segments of ◆ and at most `context` tokens                        (once)
+    2. shuffle  the segments by a permutation drawn from (seed, epoch)                             (once an epoch)
+    3. pack     segment after segment into rows of context + 1; a row begins with a segment        (once an epoch)
+    4. read     row i of the epoch out of the memory map; rank r of w takes rows r, r + w, ...     (each batch)
 
     loader = RowLoader(open_data("data/stories").split("train"), context=512, batch=8, seed=1)
     ids, targets = next(loader)            # int64 (8, 512) each; targets are ids shifted by one
     loader.load_state({"epoch": 0, "index": 800})
 
-A row always starts with ◆ and holds real tokens only, so every one of its targets counts. What hangs over
-the end of a row is left out for that epoch; the next epoch packs otherwise and leaves out something else.
-`left_out_share` says how much it is. Batches run on over the end of an epoch: each row of each epoch is seen
-exactly once.
+A row always starts with ◆ and holds real tokens only, so all of its targets count. What is left of a segment at the
+end of a row is left out for that epoch; the next epoch packs in another order and leaves out something else.
+`left_out_share` says how much it is. A batch may take rows from two epochs. No row is left out
+or seen twice in an epoch.
 
-Left out: padding, attention masks between the texts of a row, prefetching threads (reading a batch takes
-well under a millisecond).
+Left out: padding, attention masks between the texts of a row, prefetching threads (reading a batch takes less than a
+millisecond).
 """
 
 from dataclasses import dataclass
@@ -29,9 +29,9 @@ from rostok.text.shards import Split
 
 
 @dataclass(frozen=True)
-class Pieces:
-    """Where the pieces lie: `starts` position in the stream of each piece's first token behind its ◆,
-    `lengths` with the ◆ counted (2 .. context + 1)."""
+class Segments:
+    """`starts`: the position in the stream of each segment's first token after its ◆; `lengths`: 2 ... context + 1,
+    with the ◆."""
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -39,9 +39,7 @@ class Pieces:
 
 @dataclass(frozen=True)
 class Plan:
-    """One epoch: pieces order[rows[i]:rows[i + 1]] make row i; tokens counts the pieces' tokens, left-outs
-    too.
-    """
+    """One epoch: segments order[rows[i]:rows[i + 1]] make row i. `tokens` counts all tokens, also those left out."""
 
     order: np.ndarray
     rows: list[int]
@@ -51,45 +49,42 @@ class Plan:
         return len(self.rows) - 1
 
     def members(self, index: int) -> np.ndarray:
-        """The numbers of the pieces that make row `index`."""
+        """The numbers of the segments that make row `index`."""
         return self.order[self.rows[index] : self.rows[index + 1]]
 
 
-def cut_pieces(split: Split, context: int) -> Pieces:
-    """Cut texts of more than `context` tokens into consecutive pieces; the last one is as short as it
-    comes.
-    """
+def cut_segments(split: Split, context: int) -> Segments:
+    """Cut texts of more than `context` tokens into segments, one after the other; the last one may be short."""
     bodies = np.diff(split.starts) - 1  # tokens of each text without its ◆
-    counts = np.maximum(-(-bodies // context), 1)  # pieces of each text
+    counts = np.maximum(-(-bodies // context), 1)  # segments of each text
     text = np.repeat(np.arange(len(bodies)), counts)
     within = np.arange(len(text)) - np.repeat(np.cumsum(counts) - counts, counts)  # 0, 1, ... inside its text
     starts = split.starts[:-1][text] + 1 + within * context
     lengths = 1 + np.minimum(bodies[text] - within * context, context)
-    return Pieces(starts, lengths)
+    return Segments(starts, lengths)
 
 
 def pack(order: np.ndarray, lengths: np.ndarray, width: int) -> Plan:
-    """Fill rows of `width` greedily in this order; a row ends with the piece that reaches its end.
+    """Fill rows of `width` greedily in this order; a row ends with the segment that reaches its end.
 
     >>> pack(np.arange(4), np.array([3, 4, 2, 5]), width=5).rows  # 3 + 4 (two left out), 2 + 5 (two left out)
     [0, 2, 4]
     """
     ends = np.cumsum(lengths[order])
     begins = ends - lengths[order]
-    following = (np.searchsorted(ends, begins + width) + 1).tolist()  # the first piece of the next row
-    rows, piece = [0], 0
-    while piece < len(following) and following[piece] <= len(following):
-        piece = following[piece]
-        rows.append(piece)
+    following = (np.searchsorted(ends, begins + width) + 1).tolist()  # the first segment of the next row
+    rows, segment = [0], 0
+    while segment < len(following) and following[segment] <= len(following):
+        segment = following[segment]
+        rows.append(segment)
     return Plan(order, rows, int(ends[-1]) if len(ends) else 0)
 
 
 class RowLoader:
     """An iterator of batches (ids, targets), int64 (batch, context) each.
 
-    batch: rows of this rank; all ranks together consume batch * world rows a step, in one global order that
-    does not depend on how they are divided. Raises UserError when the split has fewer than context + 1
-    tokens.
+    batch: rows of this rank; all ranks together take batch * world rows per step, in one global order that does not
+    depend on how they are divided. Raises UserError when the split has fewer than context + 1 tokens.
     """
 
     def __init__(
@@ -100,7 +95,7 @@ class RowLoader:
         _require_row(split, context)
         self.split, self.context, self.batch, self.seed = split, context, batch, seed
         self.rank, self.world = rank, world
-        self.pieces = cut_pieces(split, context)
+        self.segments = cut_segments(split, context)
         self.epoch = self.index = 0  # the global row with which the next batch begins
         self._plans: dict[int, Plan] = {}
 
@@ -108,8 +103,8 @@ class RowLoader:
         return self
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
-        places = [self._forward(self.rank + i * self.world) for i in range(self.batch)]
-        rows = self._rows([self._plan(epoch).members(index) for epoch, index in places])
+        rows_at = [self._forward(self.rank + i * self.world) for i in range(self.batch)]
+        rows = self._rows([self._plan(epoch).members(index) for epoch, index in rows_at])
         self.epoch, self.index = self._forward(self.batch * self.world)
         return rows[:, :-1], rows[:, 1:]
 
@@ -122,9 +117,7 @@ class RowLoader:
         self.epoch, self.index = int(state["epoch"]), int(state["index"])
 
     def row(self, epoch: int, index: int) -> np.ndarray:
-        """Row `index` of an epoch, int64 (context + 1,): a pure function of the seed and these two
-        numbers.
-        """
+        """Row `index` of an epoch, int64 (context + 1,): a pure function of the seed and these two numbers."""
         if not 0 <= index < self.rows_per_epoch(epoch):
             raise IndexError(f"row {index} of {self.rows_per_epoch(epoch)}")
         return self._rows([self._plan(epoch).members(index)])[0]
@@ -140,7 +133,7 @@ class RowLoader:
         return 1 - len(plan) * (self.context + 1) / plan.tokens
 
     def _forward(self, rows: int) -> tuple[int, int]:
-        """The place `rows` rows behind the present one, over as many ends of epochs as it takes."""
+        """Epoch and index of the row that comes `rows` rows after the next one."""
         epoch, index = self.epoch, self.index + rows
         while index >= self.rows_per_epoch(epoch):
             index -= self.rows_per_epoch(epoch)
@@ -148,27 +141,25 @@ class RowLoader:
         return epoch, index
 
     def _plan(self, epoch: int) -> Plan:
-        """The epoch's plan; this one and the one before are kept, a batch may lie on both sides of a
-        border.
-        """
+        """The epoch's plan. Two are kept, since a batch may take rows from two epochs."""
         if epoch not in self._plans:
             generator = np.random.Generator(np.random.PCG64([self.seed, epoch]))
-            order = generator.permutation(len(self.pieces.starts))
-            self._plans[epoch] = pack(order, self.pieces.lengths, self.context + 1)
+            order = generator.permutation(len(self.segments.starts))
+            self._plans[epoch] = pack(order, self.segments.lengths, self.context + 1)
             self._plans = {e: plan for e, plan in self._plans.items() if abs(e - epoch) <= 1}
         return self._plans[epoch]
 
     def _rows(self, members: list[np.ndarray]) -> np.ndarray:
-        return fill_rows(self.split, self.pieces, members, self.context + 1)
+        return fill_rows(self.split, self.segments, members, self.context + 1)
 
 
-def fill_rows(split: Split, pieces: Pieces, members: list[np.ndarray], width: int) -> np.ndarray:
-    """A row (rows, width), int64, of each list of pieces: ◆ piece ◆ piece ...; the last piece is cut at the row's end.
+def fill_rows(split: Split, segments: Segments, members: list[np.ndarray], width: int) -> np.ndarray:
+    """One row for each list of segments, int64 (rows, width): ◆ segment ◆ segment ..., cut at the row's end.
 
-    All rows are glued together in one call: a piece costs a slice of the memory map.
+    All rows are joined in one call: a segment costs a slice of the memory map.
     """
     counts, numbers = np.array([len(row) for row in members]), np.concatenate(members)
-    starts, lengths, last = pieces.starts[numbers] - 1, pieces.lengths[numbers], np.cumsum(counts) - 1
+    starts, lengths, last = segments.starts[numbers] - 1, segments.lengths[numbers], np.cumsum(counts) - 1
     lengths[last] -= np.add.reduceat(lengths, last + 1 - counts) - width
     ends = np.cumsum(lengths)
     parts = [
@@ -176,20 +167,22 @@ def fill_rows(split: Split, pieces: Pieces, members: list[np.ndarray], width: in
         for start, end in zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
     ]
     flat = np.concatenate(parts, dtype=np.int64)
-    flat[ends - lengths] = split.arrays[0][0]  # ◆: a piece from the middle of a text has none in front of it
+    flat[ends - lengths] = split.arrays[0][
+        0
+    ]  # ◆: a segment from the middle of a text has none in front of it
     return flat.reshape(-1, width)
 
 
 def evaluation_rows(split: Split, context: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The first `count` rows of the split packed without shuffling (fewer if it has fewer).
 
-    Gives (ids, targets), int64 (rows, context) each: always the same for the same shards. Raises UserError
-    when the split has fewer than context + 1 tokens.
+    Gives (ids, targets), int64 (rows, context) each: always the same for the same shards. Raises UserError when the
+    split has fewer than context + 1 tokens.
     """
     _require_row(split, context)
-    pieces = cut_pieces(split, context)
-    plan = pack(np.arange(len(pieces.starts)), pieces.lengths, context + 1)
-    rows = fill_rows(split, pieces, [plan.members(i) for i in range(min(count, len(plan)))], context + 1)
+    segments = cut_segments(split, context)
+    plan = pack(np.arange(len(segments.starts)), segments.lengths, context + 1)
+    rows = fill_rows(split, segments, [plan.members(i) for i in range(min(count, len(plan)))], context + 1)
     return rows[:, :-1], rows[:, 1:]
 
 

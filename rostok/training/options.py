@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from rostok.errors import Parser, UserError, verb
+from rostok.errors import Parser, UserError, refuse_idle, verb
 
 
 def options_of(argv: Sequence[str], description: str | None) -> argparse.Namespace:
@@ -26,6 +26,8 @@ def options_of(argv: Sequence[str], description: str | None) -> argparse.Namespa
             raise UserError(
                 f"--verify-resume takes a run and nothing else. Got {options.config!r}; leave it out"
             )
+        alone = (False, "--verify-resume takes a run and nothing else")
+        refuse_idle(parser.given(options), {"fresh": alone, "check": alone, "grid": alone})
     elif not options.config:
         raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")
     if options.grid and (options.fresh or options.check or int(os.environ.get("WORLD_SIZE", "1")) > 1):

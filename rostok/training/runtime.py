@@ -11,8 +11,6 @@ Left out: model parallelism of any kind. A model of 15 million parameters fits e
 
 import contextlib
 import ctypes
-import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +21,7 @@ import torch
 from pydantic import Field
 from torch import nn
 
-from rostok.devices import choose_device, has_native_bf16, processor_name
+from rostok.devices import choose_device, has_native_bf16, missing_compiler, processor_name
 from rostok.errors import UserError
 
 # Compiling takes the better part of a minute and saves a third of the time: it pays from a few minutes of work on.
@@ -171,16 +169,6 @@ def choose_compile(asked: str, device: torch.device, flops: float, minutes: floa
     return (False, missing) if missing else (True, f"{flops:.0e} operations pay for it")
 
 
-def missing_compiler(device: torch.device) -> str:
-    """Why torch.compile cannot work here, or nothing."""
-    if device.type == "cuda":
-        from torch.utils._triton import has_triton
-
-        return "" if has_triton() else "triton is missing"
-    compilers = [os.environ.get("CXX", ""), "cl" if sys.platform == "win32" else "g++", "clang++"]
-    return "" if any(name and shutil.which(name) for name in compilers) else "no C++ compiler is installed"
-
-
 def compile_parts(model: nn.Module, runtime: Runtime, batch: int, say: Callable[[str], None] = print) -> bool:
     """Compile every block of the model and its loss in place, and try them on `batch` rows, forward and backward.
 
@@ -203,7 +191,8 @@ def compile_parts(model: nn.Module, runtime: Runtime, batch: int, say: Callable[
         for block in blocks:
             block._compiled_call_impl = None
         vars(model).pop("loss", None)
-        say(f"compile  failed, going on without it: {str(error).strip().splitlines()[0][:160]}")
+        reason = missing_compiler(runtime.device) or str(error).strip().splitlines()[0][:160]
+        say(f"compile  failed, going on without it: {reason}")
         return False
     finally:
         model.zero_grad(set_to_none=True)
