@@ -219,9 +219,9 @@ def compare(options: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any]
 def compare_skills(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     """The table of skills as a dict, and as text: of the runs, beside trigram, bigram and unigram."""
     device, _ = choose_device(options.device)
-    items = chosen_items(options.skills, options.show)
     given = named_runs(options.runs)
     runs = [load(path, options, str(device)) for _, path in given]
+    items = chosen_items(options.skills, runs[0].tokenizer, options.show)
     data = open_data(Path(options.data) if options.data else data_of(runs[0].folder, runs[0].config))
     training, offsets = joined(texts_of(data, "train", runs[0].tokenizer), options.ngram_tokens)
     with full_precision():

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from measured import V, naive_nats, tiny
 
 from rostok.errors import UserError
 from rostok.measuring.ngrams import fit_ngrams, joined
+from rostok.measuring.skills.ask import chosen_items
 from rostok.measuring.skills.items import Item, hash_of, read_items, write_items
 from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_item, encode_items, score_pairs
 from rostok.measuring.skills.table import show_items, skills_csv, skills_text, tabulate_skills
-from rostok.measuring.skills.world import SETS, SKILLS, frames, make_items
+from rostok.measuring.skills.world import SETS, SKILLS, frames, make_items, sections
+from rostok.text.stories.plots import generate_stories
 from rostok.text.stories.teller import words
-from rostok.text.tokenizer import train_tokenizer
+from rostok.text.tokenizer import load_tokenizer, train_tokenizer
 
 TEXTS = ["Tom had a red ball.", "Mia had a blue kite.", "Who had the ball? Tom had it."]
 
@@ -38,6 +41,22 @@ def test_a_set_is_large_enough_and_the_same_each_time(sets) -> None:
         assert all(item.good != item.bad and item.good[0] == item.bad[0] == " " for item in items)
         assert hash_of(make_items(which, each=3)) == hash_of(make_items(which, each=3))
         assert hash_of(make_items(which, seed=1, each=3)) != hash_of(make_items(which, each=3))
+
+
+@pytest.mark.parametrize("which", ["tinystories", "stories"])
+def test_every_skill_has_200_pairs_of_equal_length(which: str) -> None:
+    """Under the tokenizer of the shipped runs, and under one made as the quickstart's is, from fewer stories."""
+    if which == "tinystories":
+        tokenizer = load_tokenizer(Path(__file__).parent.parent / "checkpoints" / "rostok-mini")
+    else:
+        tokenizer = train_tokenizer(generate_stories(2000, 1), 4096)
+    items = chosen_items(which, tokenizer)
+    equal = [encode_item(item, tokenizer).equal for item in items]
+    counts = Counter((item.skill, item.grade) for item, alike in zip(items, equal, strict=True) if alike)
+    assert set(counts.values()) == {80}
+    assert len(counts) == 3 * len(SKILLS)
+    others = Counter((item.skill, item.grade) for item, alike in zip(items, equal, strict=True) if not alike)
+    assert max(others.values()) == 20
 
 
 def test_which_choice_is_true_cannot_be_told_from_the_choices_alone(sets) -> None:
@@ -74,6 +93,19 @@ def test_no_frame_is_one_of_the_stories_for_training() -> None:
     own = [frame for section in frames().values() for frame in section]
     assert own
     assert not [frame for frame in own if str(frame) in known and len(str(frame)) > 30]
+
+
+def test_no_frame_is_met_in_stories_for_training() -> None:
+    """Every frame with enough words of its own as a pattern, anything in its gaps: not in 400 of those stories."""
+    text = "\n".join(generate_stories(400, 1))
+    tried = 0
+    for line in (line for lines in sections("frames").values() for line in lines):
+        gaps = re.sub(r"\\{[^}]*\\}", r"[\\w' ]{1,30}", re.escape(line))
+        pattern = gaps.replace(r"\[", "(?:").replace(r"\]", ")").replace(r"\|", "|")
+        if sum(map(str.isalpha, re.sub(r"\{[^}]*\}|\[[^]]*\]", "", line))) >= 15:
+            tried += 1
+            assert not re.search(pattern, text), line
+    assert tried > 40
 
 
 def pairs_of(pairs: list[tuple[list[int], list[int], int, int]]) -> list[Pair]:

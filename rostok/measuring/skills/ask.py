@@ -1,6 +1,6 @@
 """Put the questions to all runs, and to models that only count: from a set's name to what each model preferred.
 
-items = chosen_items("stories")
+items = chosen_items("stories", tokenizer)
 pairs, columns = ask_all(items, runs, rows, training, offsets)      # columns: name -> Found of each seed
 """
 
@@ -15,15 +15,18 @@ from tqdm import tqdm
 from rostok.errors import UserError, nearest
 from rostok.measuring.ngrams import fit_ngrams
 from rostok.measuring.skills.items import Item, read_items
-from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_items, score_pairs
+from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_item, encode_items, score_pairs
 from rostok.measuring.skills.world import SETS, make_items
 from rostok.runs import Run
 from rostok.text.tokenizer import Tokenizer
 
 
-def chosen_items(which: str, skill: str | None = None) -> list[Item]:
-    """The items of a set or of a file; of one skill alone where it is named. Raises UserError."""
-    items = read_items(Path(which)) if which not in SETS and Path(which).is_file() else make_items(which)
+def chosen_items(which: str, tokenizer: Tokenizer, skill: str | None = None) -> list[Item]:
+    """The items of a set, chosen for a tokenizer, or of a file; of one skill where it is named. Raises UserError."""
+    if which not in SETS and Path(which).is_file():
+        items = read_items(Path(which))
+    else:
+        items = make_items(which, lambda item: encode_item(item, tokenizer).equal)
     known = list(dict.fromkeys(item.skill for item in items))
     if skill is not None and skill not in known:
         raise UserError(f"no skill is named {skill}{nearest(skill, known)}; wanted one of {', '.join(known)}")

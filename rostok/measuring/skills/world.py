@@ -16,7 +16,9 @@ from rostok.errors import UserError
 from rostok.measuring.skills.items import Item
 from rostok.text.stories.teller import NEEDS_AN, PRONOUNS, Being, Frame, Story, Thing, polish, words
 
-EACH = 80  # items of a skill and grade
+EACH = 80  # items of a skill and grade whose choices have equal numbers of tokens
+UNEQUAL = 20  # at most so many others
+TRIALS = 2000  # worlds that are asked for them
 FIRST = 1_000_000_000  # number of the first world: stories for training have smaller ones
 WAITS = (0, 3, 10)  # sentences in between, by grade
 DISTANCE = ("near", "middle", "far")
@@ -261,15 +263,16 @@ def speaker(w: SkillWorld, grade: int) -> tuple[str, str]:
 def song(w: SkillWorld, grade: int) -> tuple[str, str]:
     """How a song goes on; the other sings another one."""
     w.people()
-    verses = [w.draw("verse").split() for _ in range(2)]
-    while verses[0][:2] == verses[1][:2]:
-        verses[1] = w.draw("verse").split()
-    halves = [len(verse) // 2 for verse in verses]
+    while True:
+        verses = [w.draw("verse").split() for _ in range(2)]
+        half = len(verses[0]) // 2
+        if len(verses[0]) == len(verses[1]) and all(verses[0][k] != verses[1][k] for k in (0, half, -1)):
+            break
     w.fix(g=" ".join(verses[0]), i=" ".join(verses[1]))
-    w.fix(**{f"m{k + 1}": " ".join(verses[k][: halves[k]]) for k in range(2)})
+    w.fix(**{f"m{k + 1}": " ".join(verses[k][:half]) for k in range(2)})
     w.line("sing")
     w.wait(grade)
-    return w.ask_either("sing", lambda k: " ".join(verses[k][halves[k] :]), "12")
+    return w.ask_either("sing", lambda k: " ".join(verses[k][half:]), "12")
 
 
 def ending(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -328,19 +331,27 @@ SKILLS: dict[str, tuple[Callable[[SkillWorld, int], tuple[str, str]], tuple[str,
 SETS = ("stories", "tinystories")
 
 
-def make_items(which: str, seed: int = 0, each: int = EACH) -> list[Item]:
-    """All skills, three grades, `each` items of every kind, none twice. The same set for the same words."""
+def make_items(
+    which: str, equal: Callable[[Item], bool] = lambda item: True, seed: int = 0, each: int = EACH
+) -> list[Item]:
+    """All skills, three grades; of each kind `each` items that are `equal` and UNEQUAL others, none twice.
+
+    The same set for the same words. Raises UserError.
+    """
     if which not in SETS:
         raise UserError(f"wanted a set of skills ({' or '.join(SETS)}) or a JSONL file of items. Got {which}")
     items = []
     for k, (skill, (make, grades)) in enumerate(SKILLS.items()):
         for level, grade in enumerate(grades):
-            made: dict[Item, None] = {}
-            for trial in range(10 * each):
-                world = SkillWorld(seed, (k * 3 + level) * 10 * each + trial, which == "tinystories")
+            made: dict[bool, dict[Item, None]] = {True: {}, False: {}}
+            for trial in range(TRIALS):
+                world = SkillWorld(seed, (k * 3 + level) * TRIALS + trial, which == "tinystories")
                 good, bad = make(world, level)
-                made[Item(polish(" ".join(world.lines)), good, bad, skill, grade)] = None
-                if len(made) == each:
+                item = Item(polish(" ".join(world.lines)), good, bad, skill, grade)
+                alike = equal(item)
+                if len(made[alike]) < (each if alike else UNEQUAL):
+                    made[alike][item] = None
+                if len(made[True]) == each:
                     break
-            items += made
+            items += [*made[True], *made[False]]
     return items
