@@ -4,6 +4,7 @@
     python compare.py checkpoints/window-mlp checkpoints/rostok --out report.md     # + report.json, report.csv, figures
     python compare.py RUN RUN --data data/other                                     # other held-out text
     python compare.py a=RUN1,RUN2,RUN3 b=RUN4,RUN5,RUN6                             # two recipes, three seeds each
+    python compare.py RUN RUN --skills tinystories                                  # what they can do
 
 Every target is scored once, each text alone (docs/perplexity.md has the protocol). Beside the runs are models
 that only count. Runs whose settings differ in `seed` alone are one row; its intervals know seeds as well as texts.

@@ -17,12 +17,14 @@ from rostok.measuring.ngrams import fit_ngrams, joined
 from rostok.measuring.skills.ask import chosen_items
 from rostok.measuring.skills.items import Item, hash_of, read_items, write_items
 from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_item, encode_items, score_pairs
+from rostok.measuring.skills.sets import SETS, make_items
 from rostok.measuring.skills.table import show_items, skills_csv, skills_text, tabulate_skills
-from rostok.measuring.skills.world import SETS, SKILLS, frames, make_items, sections
+from rostok.measuring.skills.world import frames, sections
 from rostok.text.stories.plots import generate_stories
 from rostok.text.stories.teller import words
-from rostok.text.tokenizer import load_tokenizer, train_tokenizer
+from rostok.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
 
+MASCULINE = ("Петя", "Ваня", "Миша", "Коля", "Дима", "Вова", "Гриша", "Федя", "Боря", "Сеня")
 TEXTS = ["Tom had a red ball.", "Mia had a blue kite.", "Who had the ball? Tom had it."]
 
 
@@ -34,8 +36,8 @@ def sets() -> dict[str, list[Item]]:
 def test_a_set_is_large_enough_and_the_same_each_time(sets) -> None:
     for which, items in sets.items():
         counts = Counter((item.skill, item.grade) for item in items)
-        assert len(SKILLS) >= 12
-        assert len(counts) == 3 * len(SKILLS)
+        assert len(SETS[which][1]) >= 12
+        assert len(counts) == 3 * len(SETS[which][1])
         assert set(counts.values()) == {67}
         assert len(set(items)) == len(items)
         assert all(item.good != item.bad and item.good[0] == item.bad[0] == " " for item in items)
@@ -43,20 +45,39 @@ def test_a_set_is_large_enough_and_the_same_each_time(sets) -> None:
         assert hash_of(make_items(which, seed=1, each=3)) != hash_of(make_items(which, each=3))
 
 
-@pytest.mark.parametrize("which", ["tinystories", "stories"])
-def test_every_skill_has_200_pairs_of_equal_length(which: str) -> None:
+def test_every_skill_has_200_pairs_of_equal_length() -> None:
     """Under the tokenizer of the shipped runs, and under one made as the quickstart's is, from fewer stories."""
-    if which == "tinystories":
-        tokenizer = load_tokenizer(Path(__file__).parent.parent / "checkpoints" / "rostok-mini")
-    else:
-        tokenizer = train_tokenizer(generate_stories(2000, 1), 4096)
+    enough("tinystories", load_tokenizer(Path(__file__).parent.parent / "checkpoints" / "rostok-mini"))
+    enough("stories", train_tokenizer(generate_stories(2000, 1), 4096))
+
+
+def test_every_russian_skill_has_200_pairs_of_equal_length(shared_data: Path) -> None:
+    text = (shared_data / "tinystories-ru-valid.txt").read_text(encoding="utf-8")
+    enough("russian", train_tokenizer(text.split("<|endoftext|>"), 4096))
+
+
+def enough(which: str, tokenizer: Tokenizer) -> None:
     items = chosen_items(which, tokenizer)
     equal = [encode_item(item, tokenizer).equal for item in items]
     counts = Counter((item.skill, item.grade) for item, alike in zip(items, equal, strict=True) if alike)
     assert set(counts.values()) == {80}
-    assert len(counts) == 3 * len(SKILLS)
+    assert len(counts) == 3 * len(SETS[which][1])
     others = Counter((item.skill, item.grade) for item, alike in zip(items, equal, strict=True) if not alike)
     assert max(others.values()) == 20
+
+
+def test_russian_endings_agree(sets) -> None:
+    """Who acts in the true choice has the gender of the name; what is taken is in the accusative."""
+    for item in sets["russian"]:
+        words = re.findall(r"[а-яёА-ЯЁ]+", item.prefix)
+        if item.skill == "verb":
+            actor = next(word for word in words[1:] if word[0].isupper())
+            assert (item.good[-1] == "а") == (actor[-1] in "ая" and actor not in MASCULINE), item
+        elif item.skill == "case":
+            assert (item.good[-2], item.bad[-2]) == ("у", "а"), item
+        elif item.skill == "number":
+            noun = next(word for word in words if word not in ("Утром", "В", "тот", "день", "Сначала"))
+            assert (item.good == " были") == (noun[-1] in "ыи"), item
 
 
 def test_which_choice_is_true_cannot_be_told_from_the_choices_alone(sets) -> None:
@@ -90,7 +111,7 @@ def test_truth_of_swaps_and_gifts_by_replaying_the_text(sets) -> None:
 
 def test_no_frame_is_one_of_the_stories_for_training() -> None:
     known = {str(frame) for section in words().frames.values() for frame in section}
-    own = [frame for section in frames().values() for frame in section]
+    own = [frame for section in frames("frames").values() for frame in section]
     assert own
     assert not [frame for frame in own if str(frame) in known and len(str(frame)) > 30]
 

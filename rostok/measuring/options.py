@@ -26,7 +26,7 @@ def options_of(argv: Sequence[str], description: str | None = None) -> argparse.
     add("--at", type=int, metavar="N", help="also show each GPT only N tokens (default 8, 0: do not)")
     add("--at-targets", type=int, metavar="N", help="on a sample of N targets (default 5000, 0: all)")
     add("--context-sweep", type=count, nargs="?", const=2000, metavar="N", help="loss against context, on N targets")
-    add("--skills", nargs="?", const="stories", metavar="SET", help="what they can do: stories, tinystories or FILE")
+    add("--skills", nargs="?", const="stories", metavar="SET", help="stories (default), tinystories, russian or FILE")
     add("--show", metavar="SKILL", help="with --skills: ten items of a skill, and what the models prefer")
     add("--json", metavar="FILE", help="all numbers")
     add("--csv", metavar="FILE", help="the table")

@@ -16,7 +16,7 @@ from rostok.errors import UserError, nearest
 from rostok.measuring.ngrams import fit_ngrams
 from rostok.measuring.skills.items import Item, read_items
 from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_item, encode_items, score_pairs
-from rostok.measuring.skills.world import SETS, make_items
+from rostok.measuring.skills.sets import SETS, make_items
 from rostok.runs import Run
 from rostok.text.tokenizer import Tokenizer
 

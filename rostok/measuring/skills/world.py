@@ -1,28 +1,24 @@
 """Questions about little stories, made by the world of the built-in stories: its people, things, places and state.
 
-    items = make_items("stories", seed=0)          # or "tinystories": the same frames, words that those stories use
+    world = SkillWorld(seed=0, number=7)               # or SimpleWorld: the same frames, words that TinyStories use
+    good, bad = SKILLS["holder"].make(world, 1)        # the second grade; world.lines has the story
 
 Each function of SKILLS moves the world on (who holds what, where a thing is), says so in sentences of frames.txt, and
 gives (good, bad): the continuation that the world's state makes true, and one that would be true of the other person,
 thing or place. The truth is never read off the text. A grade is the number of sentences between what must be known and
-the question, or what distracts in between. An item is a function of (set, seed, skill, grade, number).
+the question, or what distracts in between. Sets of items: sets.py. The same in Russian: russian.py.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
-from rostok.errors import UserError
-from rostok.measuring.skills.items import Item
-from rostok.text.stories.teller import NEEDS_AN, PRONOUNS, Being, Frame, Story, Thing, polish, words
+from rostok.text.stories.teller import NEEDS_AN, PRONOUNS, Being, Forms, Frame, Story, Thing, words
 
-EACH = 80  # items of a skill and grade whose choices have equal numbers of tokens
-UNEQUAL = 20  # at most so many others
-TRIALS = 2000  # worlds that are asked for them
 FIRST = 1_000_000_000  # number of the first world: stories for training have smaller ones
 WAITS = (0, 3, 10)  # sentences in between, by grade
 DISTANCE = ("near", "middle", "far")
-MOODS = ("hungry", "tired", "cold", "thirsty", "sick", "late")
 VOWELS, CONSONANTS = ("old", "orange", "ugly", "empty"), ("big", "red", "nice", "small", "green", "new")
 
 
@@ -40,42 +36,58 @@ def sections(name: str) -> dict[str, list[str]]:
 
 
 @cache
-def frames() -> dict[str, list[Frame]]:
-    special = {"{noun}": "{n}", "{decoy}": "{i}"}
-    compiled = {}
-    for name, lines in sections("frames").items():
-        for old, new in special.items():
-            lines = [line.replace(old, new) for line in lines]
-        compiled[name] = [words().compile(line) for line in lines]
-    return compiled
+def frames(name: str) -> dict[str, list[Frame]]:
+    return {section: [words().compile(line) for line in lines] for section, lines in sections(name).items()}
 
 
 @cache
-def simple(section: str) -> list[str]:
-    return [word.strip() for line in sections("simple")[section] for word in line.split(",")]
+def listed(name: str, section: str) -> list[str]:
+    """The words of a section, divided by commas."""
+    return [word.strip() for line in sections(name)[section] for word in line.split(",")]
 
 
 class SkillWorld(Story):
     """A story's world with two people and two things, told in the skills' own frames."""
 
-    def __init__(self, seed: int, number: int, plain: bool) -> None:
+    frames, lists = "frames", "simple"  # files beside this one
+    invents = 0.3  # share of people with an invented name
+    pronouns = {"girl": "she", "boy": "he"}  # noqa: RUF012
+    feelings = ("happy", "sad")
+    holder_form = speaker_form = "call"  # the form of a name in the answers of these skills
+
+    def __init__(self, seed: int, number: int) -> None:
         super().__init__(seed, FIRST + number)
-        self.plain = plain
         self.taken = set()
         self.genders = ("girl", "boy") if self.chance(0.5) else ("boy", "girl")
         self.lines: list[str] = []
 
+    def list(self, section: str) -> list[str]:
+        return listed(self.lists, section)
+
+    def names(self, gender: str) -> Sequence[str]:
+        return self.words.items[gender]
+
+    def made_up(self, gender: str) -> str:
+        """An invented first name."""
+        return self.invented(gender)
+
+    def nouns(self) -> Sequence[Sequence[str]]:
+        """Rows of things: singular, plural."""
+        return self.words.tables["thing"]
+
     def person(self, role: str, gender: str, invented: bool = False) -> Being:
         """A child of that gender with one name; a first letter that nobody else has."""
         while True:
-            made = invented or (not self.plain and self.chance(0.3))
-            known = simple(gender) if self.plain else self.words.items[gender]
-            call = self.invented(gender) if made else self.pick(known)
+            made = invented or self.chance(self.invents)
+            call = self.made_up(gender) if made else self.pick(self.names(gender))
             if call[0] not in self.taken:
                 break
         self.taken.add(call[0])
-        self.cast[role] = {**PRONOUNS[gender], "": [call], "s": [call], "call": call, "gender": gender}
+        self.cast[role] = {**self.forms_of(call, gender), "": [call], "s": [call], "call": call}
         return Being(call, self.cast[role])
+
+    def forms_of(self, call: str, gender: str) -> Forms:
+        return dict(PRONOUNS[gender])
 
     def people(self) -> tuple[Being, Being]:
         self.hero, self.friend = self.person("h", self.genders[0]), self.person("f", self.genders[1])
@@ -83,11 +95,14 @@ class SkillWorld(Story):
 
     def object(self, role: str) -> Thing:
         """A thing of one color, neither shared with another of this story."""
-        nouns = simple("thing") if self.plain else [row[0] for row in self.words.tables["thing"]]
-        noun = self.unused([noun for noun in nouns if " " not in noun])
-        color = self.unused(simple("color"))
-        self.cast[role] = {"": noun, "noun": noun, "color": color, "a": f"a {color} {noun}"}
+        noun = self.unused([row[0] for row in self.nouns() if " " not in row[0]])
+        color = self.unused(self.list("color"))
+        self.cast[role] = {"": noun, "noun": noun, "acc": noun, "color": color, "a": f"a {color} {noun}"}
         return Thing(noun, self.cast[role])
+
+    def somewhere(self, role: str) -> None:
+        """A place to go to, not yet in the story."""
+        self.place(role, "wild", "water", "green", "town")
 
     def unused(self, options: Sequence[str]) -> str:
         while (word := self.pick(options)) in self.taken:
@@ -98,16 +113,20 @@ class SkillWorld(Story):
     def things(self) -> tuple[Thing, Thing]:
         return self.object("t"), self.object("u")
 
-    def spot(self) -> str:
-        return self.unused(simple("spot"))
+    def holder_of(self, thing: Thing) -> str:
+        """The holder's name, in the form of an answer."""
+        assert thing.holder is not None
+        return thing.holder.forms[self.holder_form]
 
     def line(self, section: str, who: Being | None = None, to: Being | None = None) -> None:
         """Add a sentence of frames.txt."""
-        self.lines.append(self.filled(self.pick(frames()[section]), who or self.hero, to or self.friend))
+        self.lines.append(
+            self.filled(self.pick(frames(self.frames)[section]), who or self.hero, to or self.friend)
+        )
 
     def wait(self, grade: int) -> None:
         """Sentences in which nothing happens; none comes twice."""
-        order = sorted(frames()["wait"], key=lambda _: self.random())
+        order = sorted(frames(self.frames)["wait"], key=lambda _: self.random())
         self.lines += [self.filled(frame, self.hero, self.friend) for frame in order[: WAITS[grade]]]
 
     def ask(self, section: str, options: Sequence[str], truth: int) -> tuple[str, str]:
@@ -121,13 +140,29 @@ class SkillWorld(Story):
         return self.ask(f"{section}.ask.{ends[k]}", (true(0), true(1)), k)
 
 
+class SimpleWorld(SkillWorld):
+    """The words of simple.txt, which TinyStories use often."""
+
+    invents = 0.0
+
+    def names(self, gender: str) -> Sequence[str]:
+        return self.list(gender)
+
+    def nouns(self) -> Sequence[Sequence[str]]:
+        return list(zip(self.list("thing"), self.list("things"), strict=True))
+
+    def somewhere(self, role: str) -> None:
+        name = self.unused(self.list("place"))
+        self.cast[role] = {"to": f"to the {name}", "at": f"at the {name}"}
+
+
 # the skills: what each does to the world, and what then is true
 
 
 def article(w: SkillWorld, grade: int) -> tuple[str, str]:
     """a or an: before the noun, before an adjective, before one whose letter is not like the noun's."""
     w.people()
-    nouns = simple("thing") if w.plain else [row[0] for row in w.words.tables["thing"]]
+    nouns = [row[0] for row in w.nouns()]
     vowel = w.chance(0.5)
 
     def opens(word: str) -> bool:
@@ -147,9 +182,8 @@ def article(w: SkillWorld, grade: int) -> tuple[str, str]:
 def number(w: SkillWorld, grade: int) -> tuple[str, str]:
     """was or were: right after the noun, after more words, after a noun of the other number."""
     w.people()
-    rows = list(zip(simple("thing"), simple("things"), strict=True)) if w.plain else w.words.tables["thing"]
     many = int(w.chance(0.5))
-    w.fix(n=w.pick(rows)[many], i=w.pick(rows)[1 - many])
+    w.fix(n=w.pick(w.nouns())[many], i=w.pick(w.nouns())[1 - many])
     return w.ask(("number.near", "number.far", "number.other")[grade], ("was", "were"), many)
 
 
@@ -159,7 +193,7 @@ def pronoun(w: SkillWorld, grade: int) -> tuple[str, str]:
     w.hero = w.person("h", gender, invented=True)
     w.line(gender)
     w.wait(grade)
-    return w.ask("pronoun.ask", ("she", "he"), int(gender == "boy"))
+    return w.ask("pronoun.ask", (w.pronouns["girl"], w.pronouns["boy"]), int(gender == "boy"))
 
 
 def name(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -179,12 +213,7 @@ def owner(w: SkillWorld, grade: int) -> tuple[str, str]:
     w.give(second, w.friend)
     w.line("have.one")
     w.wait(grade)
-    return w.ask_either("own", lambda k: holder_of((first, second)[k]))
-
-
-def holder_of(thing: Thing) -> str:
-    assert thing.holder is not None
-    return thing.holder.call
+    return w.ask_either("own", lambda k: w.holder_of((first, second)[k]))
 
 
 def holder(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -201,7 +230,8 @@ def holder(w: SkillWorld, grade: int) -> tuple[str, str]:
         w.give(things[asked], taker, giver)
         w.line(f"give.{'tu'[asked]}", giver, taker)
     truth = int(things[asked].holder is w.friend)
-    return w.ask(f"hold.ask.{'tu'[asked]}", (w.hero.call, w.friend.call), truth)
+    options = [who.forms[w.holder_form] for who in (w.hero, w.friend)]
+    return w.ask(f"hold.ask.{'tu'[asked]}", options, truth)
 
 
 def swap(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -214,14 +244,14 @@ def swap(w: SkillWorld, grade: int) -> tuple[str, str]:
     for _ in range(grade + 1):
         first.holder, second.holder = second.holder, first.holder
         w.line("swap")
-    return w.ask_either("hold", lambda k: holder_of((first, second)[k]))
+    return w.ask_either("hold", lambda k: w.holder_of((first, second)[k]))
 
 
 def where(w: SkillWorld, grade: int) -> tuple[str, str]:
     """Where a thing is; another is in another spot."""
     w.people()
     for thing in w.things():
-        thing.forms["where"] = thing.forms["spot_now"] = w.spot()
+        thing.forms["where"] = thing.forms["spot_now"] = w.unused(w.list("spot"))
     w.line("lay")
     w.wait(grade)
     return w.ask_either("lay", lambda k: w.cast["tu"[k]]["spot_now"])
@@ -239,7 +269,7 @@ def lost(w: SkillWorld, grade: int) -> tuple[str, str]:
     w.line(f"lose.{'tu'[things.index(gone)]}")
     w.wait(grade)
     truth = next(k for k, thing in enumerate(things) if thing.holder is None)
-    return w.ask("lose.ask", [thing.noun for thing in things], truth)
+    return w.ask("lose.ask", [thing.forms["acc"] for thing in things], truth)
 
 
 def color(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -254,10 +284,10 @@ def color(w: SkillWorld, grade: int) -> tuple[str, str]:
 def speaker(w: SkillWorld, grade: int) -> tuple[str, str]:
     """Who said it."""
     people = w.people()
-    w.fix(m1=w.unused(MOODS), m2=w.unused(MOODS))
+    w.fix(m1=w.unused(w.list("mood")), m2=w.unused(w.list("mood")))
     w.line("speak")
     w.wait(grade)
-    return w.ask_either("speak", lambda k: people[k].call, "12")
+    return w.ask_either("speak", lambda k: people[k].forms[w.speaker_form], "12")
 
 
 def song(w: SkillWorld, grade: int) -> tuple[str, str]:
@@ -284,13 +314,13 @@ def ending(w: SkillWorld, grade: int) -> tuple[str, str]:
         w.give(thing, w.hero)
     w.line("seek.found" if thing.holder is w.hero else "seek.gone")
     w.wait(grade)
-    return w.ask("seek.ask", ("happy", "sad"), int(thing.holder is not w.hero))
+    return w.ask("seek.ask", w.feelings, int(thing.holder is not w.hero))
 
 
 def food(w: SkillWorld, grade: int) -> tuple[str, str]:
     """What somebody ate; the other ate something else."""
     w.people()
-    eaten = [w.unused(simple("food")) for _ in range(2)]
+    eaten = [w.unused(w.list("food")) for _ in range(2)]
     w.fix(o=eaten[0], b=eaten[1])
     w.line("eat")
     w.wait(grade)
@@ -301,57 +331,33 @@ def place(w: SkillWorld, grade: int) -> tuple[str, str]:
     """Where somebody went; the other went somewhere else."""
     w.people()
     for role in "pq":
-        if w.plain:
-            spot = w.unused(simple("place"))
-            w.cast[role] = {"to": f"to the {spot}", "at": f"at the {spot}"}
-        else:
-            w.place(role, "wild", "water", "green", "town")
+        w.somewhere(role)
     w.line("go")
     w.wait(grade)
     return w.ask_either("go", lambda k: w.cast["pq"[k]]["at"], "12")
 
 
-SKILLS: dict[str, tuple[Callable[[SkillWorld, int], tuple[str, str]], tuple[str, str, str]]] = {
-    "article": (article, ("noun", "adjective", "against")),
-    "number": (number, ("next", "apart", "against")),
-    "pronoun": (pronoun, DISTANCE),
-    "name": (name, DISTANCE),
-    "owner": (owner, DISTANCE),
-    "holder": (holder, ("given once", "twice", "3 times")),
-    "swap": (swap, ("swapped once", "twice", "3 times")),
-    "where": (where, DISTANCE),
-    "lost": (lost, DISTANCE),
-    "color": (color, DISTANCE),
-    "speaker": (speaker, DISTANCE),
-    "song": (song, DISTANCE),
-    "ending": (ending, DISTANCE),
-    "food": (food, DISTANCE),
-    "place": (place, DISTANCE),
+class Skill(NamedTuple):
+    """How a skill is asked, and the names of its grades."""
+
+    make: Callable[..., tuple[str, str]]  # (world, grade) -> (good, bad)
+    grades: tuple[str, str, str]
+
+
+SKILLS = {
+    "article": Skill(article, ("noun", "adjective", "against")),
+    "number": Skill(number, ("next", "apart", "against")),
+    "pronoun": Skill(pronoun, DISTANCE),
+    "name": Skill(name, DISTANCE),
+    "owner": Skill(owner, DISTANCE),
+    "holder": Skill(holder, ("given once", "twice", "3 times")),
+    "swap": Skill(swap, ("swapped once", "twice", "3 times")),
+    "where": Skill(where, DISTANCE),
+    "lost": Skill(lost, DISTANCE),
+    "color": Skill(color, DISTANCE),
+    "speaker": Skill(speaker, DISTANCE),
+    "song": Skill(song, DISTANCE),
+    "ending": Skill(ending, DISTANCE),
+    "food": Skill(food, DISTANCE),
+    "place": Skill(place, DISTANCE),
 }
-SETS = ("stories", "tinystories")
-
-
-def make_items(
-    which: str, equal: Callable[[Item], bool] = lambda item: True, seed: int = 0, each: int = EACH
-) -> list[Item]:
-    """All skills, three grades; of each kind `each` items that are `equal` and UNEQUAL others, none twice.
-
-    The same set for the same words. Raises UserError.
-    """
-    if which not in SETS:
-        raise UserError(f"wanted a set of skills ({' or '.join(SETS)}) or a JSONL file of items. Got {which}")
-    items = []
-    for k, (skill, (make, grades)) in enumerate(SKILLS.items()):
-        for level, grade in enumerate(grades):
-            made: dict[bool, dict[Item, None]] = {True: {}, False: {}}
-            for trial in range(TRIALS):
-                world = SkillWorld(seed, (k * 3 + level) * TRIALS + trial, which == "tinystories")
-                good, bad = make(world, level)
-                item = Item(polish(" ".join(world.lines)), good, bad, skill, grade)
-                alike = equal(item)
-                if len(made[alike]) < (each if alike else UNEQUAL):
-                    made[alike][item] = None
-                if len(made[True]) == each:
-                    break
-            items += [*made[True], *made[False]]
-    return items
