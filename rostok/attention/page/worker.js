@@ -277,7 +277,7 @@ const ANSWERS = {
     return { written, why: ids.length >= live.config.context ? "full" : "done" };
   },
 };
-async function answer({ data: { number, ask, ...asked } }) {
+async function answerTo({ data: { number, ask, ...asked } }) {
   try {
     if (ask !== "open") await opening; // asked early: it waits
     const value = await ANSWERS[ask](asked, number);
@@ -286,4 +286,4 @@ async function answer({ data: { number, ask, ...asked } }) {
     postMessage({ number, error: String(error) });
   }
 }
-if (typeof WorkerGlobalScope !== "undefined") addEventListener("message", answer);
+if (typeof WorkerGlobalScope !== "undefined") addEventListener("message", answerTo);
