@@ -296,6 +296,25 @@ def test_plane_experiments(browser: PageBrowser) -> None:
     assert browser.js("return document.activeElement.dataset.key") == "h-1"
 
 
+def test_a_link_shows_the_same_playgrounds(browser: PageBrowser) -> None:
+    """The arrangement of the plane, the closed cells of the mask and the answers are in the address."""
+    browser.open("demo")
+    browser.js("document.querySelector('[data-key=h1]').focus()")
+    browser.press("ArrowRight", shift=True)
+    for key in ("m0-1", "m3-4", "quiz-shuffle-1"):
+        browser.click(f"[data-key={key}]")
+    looks = """return [document.querySelector('#plane-svg').outerHTML, [...document.querySelectorAll('.cell')].map((c) => c.className + c.textContent),
+        document.querySelector('#quiz-body').innerHTML]"""
+    before, state = browser.js(looks), browser.state()
+    assert state.items() >= {"mask": "2.0.0.16.0.0", "quiz": "-1"}.items()
+    browser.open("demo", "&".join(f"{name}={value}" for name, value in state.items()))
+    assert browser.js(looks) == before
+    browser.open("demo", "lang=en&plane=nobody&mask=oops&quiz=99")
+    assert plane(browser)[0] == [-3, -5, -6, -9]
+    assert "mask" not in browser.state()
+    assert browser.errors() == []
+
+
 def test_plane_by_mouse(browser: PageBrowser) -> None:
     from selenium.webdriver import ActionChains
 

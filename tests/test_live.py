@@ -6,6 +6,7 @@ All of it is compared with the product's own: tiktoken, rostok.attention.referen
 # ruff: noqa: E501  (lines of JavaScript)
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,13 +18,14 @@ import pytest
 import torch
 from explorer_toy import TOM, Spelling, settings, weights
 
+import attend
 from model import build_model
 from rostok.attention.heads.ablate import silence
 from rostok.attention.heads.capture import Subject, open_subject
-from rostok.attention.page import assemble, codec, document, live
+from rostok.attention.page import assemble, codec, document, explorer, live
 from rostok.attention.reference import forward
 from rostok.generation.generate import Sampling, apply_filters
-from rostok.runs import load_run
+from rostok.runs import load_run, texts_of
 from rostok.text.tokenizer import QWEN2_PATTERN, Tokenizer, train_tokenizer
 
 ROOT = Path(__file__).parent.parent
@@ -413,6 +415,48 @@ def test_sampling_keeps_what_sample_keeps(sampling: tuple[float, int, float]) ->
     for found, row in zip(got, want, strict=True):
         assert {i for i, _ in found} == set(np.flatnonzero(row))
         np.testing.assert_allclose([q for _, q in found], [row[i] for i, _ in found], atol=1e-6)
+
+
+def test_the_price_of_rounding_is_told_on_held_out_texts(tiny_run, tiny_data, tmp_path, capsys) -> None:
+    words = [
+        "page",
+        str(tiny_run),
+        "--live",
+        "--small",
+        "--text",
+        "Tom had a hat.",
+        "--out",
+        str(tmp_path / "a.html"),
+    ]
+    assert attend.main(words) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    found = re.search(r"8 bits; loss on (\d+) held-out texts ([\d.]+) -> [\d.]+ nats", line)
+    assert found, line
+    run, context = load_run(tiny_run, build_model), 32
+    texts = [text[:context] for text in texts_of(tiny_data, "valid", run.tokenizer) if len(text) > 1][
+        : int(found[1])
+    ]
+    with torch.no_grad():
+        losses = [
+            torch.nn.functional.cross_entropy(run.model(ids[None])[0, :-1], ids[1:], reduction="none")
+            for ids in (torch.from_numpy(text.astype(np.int64)) for text in texts)
+        ]
+    assert float(found[2]) == pytest.approx(torch.cat(losses).mean().item(), abs=1e-4)
+    moved = tmp_path / "moved"  # its data is gone: the page's own texts
+    shutil.copytree(tiny_run, moved)
+    config = moved / "config.yaml"
+    config.write_text(config.read_text("utf-8").replace(str(tiny_data.folder), "gone"), "utf-8")
+    assert attend.main(["page", str(moved), *words[2:], "--force"]) == 0
+    assert "loss on 1 texts of the page (the data of the run is not here)" in capsys.readouterr().out
+
+
+def test_a_big_static_page_is_told(hand_run, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(explorer, "BIG", 1e5)
+    words = ["page", str(hand_run), "--text", "Tom had a hat.", "--out"]
+    assert attend.main([*words, str(tmp_path / "a.html")]) == 0
+    assert "is much for a mail or a phone" in capsys.readouterr().err
+    assert attend.main([*words, str(tmp_path / "a.json")]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_greedy_text_is_that_of_the_model() -> None:

@@ -15,6 +15,7 @@ from explorer_toy import settings, weights
 from page_browser import PageBrowser, chromium
 from safetensors.numpy import save
 from test_explorer import write_run
+from test_live import edit_of
 
 from model import build_model
 from rostok.attention.heads.ablate import silence
@@ -153,6 +154,36 @@ def test_switching_off_shows_before_and_after(browser: PageBrowser, runs: dict[s
     browser.click("[data-key=all-on]")
     browser.wait("return !document.querySelector('#effect')")
     np.testing.assert_allclose(logits_of(browser, 0, 4), forward(run.weights, run.config, ids)[:4], atol=5e-5)
+
+
+def test_a_key_is_closed_by_hand(browser: PageBrowser, runs: dict[str, Subject]) -> None:
+    """In the list, and by a double click in the map; the map shows the hatch there."""
+    run, ids = runs["toy"], [0, *runs["toy"].tokenizer.encode(TEXT)]
+    browser.open("live", "lang=en&l=1&h=2&t=6")
+    key = int(
+        browser.js(
+            "return document.querySelector('#strip-a').closest('.panel').querySelector('.keys tr[data-key]').dataset.key"
+        )
+    )
+    browser.click(f"[data-key=shut-{key}]")
+    browser.wait(f"return document.querySelector('tr.shut[data-key=\"{key}\"]')")
+    assert browser.state()["cut"] == f"6-{key}"
+    got = logits_of(browser, 0, len(ids))
+    want = forward(run.weights, run.config, ids, edit=edit_of(run, {"closed": [(6, key)]}))
+    np.testing.assert_allclose(got, want, atol=1e-4)
+
+    def clear(q: int, k: int) -> str:
+        return f"""const c = document.querySelector('#map-a'), size = c.width / {len(ids)};
+            return c.getContext('2d').getImageData(Math.floor({k}.5 * size), Math.floor({q}.5 * size), 1, 1).data[3] === 0"""
+
+    browser.wait(clear(6, key))
+    assert not browser.js(clear(5, min(key, 5)))
+    browser.js("""const c = document.querySelector('#map-a'), box = c.getBoundingClientRect(), n = arguments[0];
+        c.dispatchEvent(new MouseEvent('dblclick', {clientX: box.x + .5 * box.width / n, clientY: box.y + 3.5 * box.height / n}))""",
+        len(ids))  # fmt: skip
+    browser.wait(clear(3, 0))
+    assert browser.state()["cut"] == f"6-{key}_3-0"
+    assert browser.errors() == []
 
 
 def test_which_heads_matter(browser: PageBrowser, runs: dict[str, Subject]) -> None:

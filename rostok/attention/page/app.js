@@ -228,9 +228,10 @@ watch((patch) => {
   }
   changed(patch, has);
   if (has("sort")) drawHeads();
-  if (has("sharp", "norm")) drawPlane();
+  if (has("sharp", "norm", "plane")) drawPlane();
   if (has("d")) drawScale();
-  if (has("T")) drawMask();
+  if (has("T", "mask")) drawMask();
+  if (has("quiz")) drawCards();
   if (has("W", "wt")) drawWindow();
 });
 function beside() {

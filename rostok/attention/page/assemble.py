@@ -21,8 +21,9 @@ from rostok.attention.by_hand.examples import examples_json
 from rostok.attention.page import codec
 from rostok.errors import UserError
 
-SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "viewer", "focus", "write", "change",
-           "heads", "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address", "app"]  # fmt: skip
+SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "listens", "viewer", "focus", "write",
+           "change", "heads", "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address",
+           "app"]  # fmt: skip
 WORKER = [
     "core",
     "codec",

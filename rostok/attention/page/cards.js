@@ -1,27 +1,25 @@
 // Two questions to answer, two programs to copy, and worked examples, every number exact.
 import { softmax } from "./core.js";
-import { $, button, el, has, keepFocus, num, percent, redraw, state, t } from "./ui.js";
+import { $, button, el, has, keepFocus, num, percent, redraw, set, state, t } from "./ui.js";
 
 const QUESTIONS = [
   { name: "negative", options: 3, right: 1 },
   { name: "shuffle", options: 3, right: 1 },
 ];
-const answers = {};
+// The answers are in the address: a number for each question, - where there is none.
+const answerOf = (at) => (/\d/.test(state.quiz?.[at] ?? "") ? Number(state.quiz[at]) : undefined);
+const withAnswer = (at, i) => QUESTIONS.map((_, n) => (n === at ? i : (answerOf(n) ?? "-"))).join("");
 
-function option({ name, right }, i) {
-  const chosen = answers[name] === i,
+function option({ name, right }, at, i) {
+  const chosen = answerOf(at) === i,
     verdict = i === right ? "right" : "wrong";
   const letter = chosen ? (i === right ? "✓" : "✗") : "ABC"[i];
-  const choose = () => {
-    answers[name] = i;
-    drawCards();
-  };
   const look = {
     type: "button",
     class: `option${chosen ? ` ${verdict}` : ""}`,
     "data-key": `quiz-${name}-${i}`,
     "aria-pressed": String(chosen),
-    onclick: choose,
+    onclick: () => set({ quiz: withAnswer(at, i) }),
   };
   return el(
     "button",
@@ -30,9 +28,9 @@ function option({ name, right }, i) {
     el("span", { text: t(`quiz.${name}.${i}`) }),
   );
 }
-function question(quiz) {
+function question(quiz, at) {
   const { name, options, right } = quiz,
-    chosen = answers[name],
+    chosen = answerOf(at),
     answered = chosen !== undefined;
   const verdict =
     answered &&
@@ -45,7 +43,7 @@ function question(quiz) {
     el(
       "div",
       { class: "options", role: "group", "aria-label": t(`quiz.${name}`) },
-      ...Array.from({ length: options }, (_, i) => option(quiz, i)),
+      ...Array.from({ length: options }, (_, i) => option(quiz, at, i)),
     ),
     el(
       "div",

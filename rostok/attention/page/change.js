@@ -1,5 +1,5 @@
 // Change it and see: heads, layers, kinds and MLPs switched off, keys closed, in a live page. The address keeps all of it.
-import { ask, anyChange, closedKeys, live, silentHeads, silentMlps } from "./live.js";
+import { ask, anyChange, closedKeys, live, silentHeads, silentMlps, toggleKey } from "./live.js";
 import { $, button, el, num, percent, redraw, set, state, t } from "./ui.js";
 import { headName, maps, quoted } from "./documents.js";
 import { panels } from "./viewer.js";
@@ -29,12 +29,6 @@ function toggleMlp(l) {
       "",
     ),
   });
-}
-export function toggleKey(q, k) {
-  // may query q look at key k? in all heads
-  const cut = closedKeys(),
-    rest = cut.filter(([a, b]) => a !== q || b !== k);
-  set({ cut: written(rest.length < cut.length ? rest : [...cut, [q, k]], "-") });
 }
 const isPressed = (yes) => ({ "aria-pressed": String(yes) });
 function switches(panel) {

@@ -13,6 +13,7 @@ The documents come from document.py, or from demo.py; live.py packs a run; assem
 import argparse
 import json
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,11 @@ from rostok.attention.page.stories import stories
 from rostok.attention.reference import forward
 from rostok.errors import UserError
 from rostok.files import check_out, write_out
+from rostok.runs import data_of, texts_of
+from rostok.text.shards import open_data
 from rostok.text.tokenizer import Tokenizer
+
+BIG = 8e6  # bytes of a static page, from where the command says what makes it smaller
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,6 +94,12 @@ def run(args: argparse.Namespace) -> int:
     else:
         content = page(documents).encode()
     write_out(out, content)
+    if len(content) > BIG:
+        print(
+            f"{len(content) / 1e6:.1f} MB is much for a mail or a phone: fewer heads in --steps make it smaller, "
+            "and --live has all of them",
+            file=sys.stderr,
+        )
     texts, runs = ({doc[part]["name"] for doc in documents} for part in ("text", "model"))
     print(f"{out}: texts {len(texts)}, runs {len(runs)}, {len(content) / 1e6:.2f} MB")
     return 0
@@ -106,11 +117,10 @@ def run_live(args: argparse.Namespace, out: Path) -> int:
     packs = [live.pack(subject, "i8" if args.small else "bf16") for subject in runs]
     for number, (subject, packed) in enumerate(zip(runs, packs, strict=True)):
         packed["model"] = describe_model(subject.name, "trained", subject.weights, live.settings(subject))
-        changed = 1.0 if args.small else live.changed_share(subject.weights)
-        if changed:
-            own, coded = live.price(subject, packed, [lists[number] for lists in ids.values()])
-            print(f"{subject.name}: {changed:.0%} of the weights rounded to {'8 bits' if args.small else 'bf16'}; "
-                  f"loss on {len(ids)} texts {own:.4f} -> {coded:.4f} nats a token ({coded - own:+.4f})")  # fmt: skip
+        if args.small or live.changed_share(subject.weights):
+            print(
+                price_line(subject, packed, args.small, [lists[number] for lists in ids.values()]), flush=True
+            )
     contents = {
         "runs": packs,
         "tokenizer": live.tokenizer_block(runs[0].tokenizer),
@@ -123,6 +133,36 @@ def run_live(args: argparse.Namespace, out: Path) -> int:
     write_out(out, content)
     print(f"{out}: live, runs {len(runs)}, {len(content) / 1e6:.2f} MB")
     return 0
+
+
+def price_line(subject: Subject, packed: dict[str, Any], small: bool, shown: Sequence[Sequence[int]]) -> str:
+    """What rounding costs: on held-out texts of the run's data, where these are at hand, else on the page's texts."""
+    texts, where = held_out(subject), "held-out texts"
+    if not texts:
+        texts, where = shown, "texts of the page (the data of the run is not here)"
+    own, coded = live.price(subject, packed, texts)
+    share, bits = (1.0, "8 bits") if small else (live.changed_share(subject.weights), "bf16")
+    return (
+        f"{subject.name}: {share:.0%} of the weights rounded to {bits}; loss on {len(texts)} {where} "
+        f"{own:.4f} -> {coded:.4f} nats a token ({coded - own:+.4f})"
+    )
+
+
+def held_out(subject: Subject, tokens: int = 4000) -> list[Sequence[int]]:
+    """The first held-out texts of the data that a run was trained on, about `tokens` tokens; none where it is gone."""
+    try:
+        if subject.run is None:
+            return []
+        data = open_data(data_of(subject.run.folder, subject.run.config))
+    except UserError:
+        return []
+    texts: list[Sequence[int]] = []
+    for ids in texts_of(data, "valid", subject.tokenizer, 1000):
+        if sum(map(len, texts)) >= tokens:
+            break
+        if len(ids) > 1:
+            texts.append(ids[: subject.context].tolist())
+    return texts
 
 
 def live_view(

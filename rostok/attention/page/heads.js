@@ -1,10 +1,24 @@
 // All heads at once as thumbnails, and how much better the model guesses pieces that it has already seen.
 import { maxPool } from "./core.js";
-import { $, el, keepFocus, num, percent, picker, rampPixel, redraw, saveButtons, set, state, t } from "./ui.js";
+import {
+  $,
+  barCell,
+  el,
+  keepFocus,
+  num,
+  percent,
+  picker,
+  rampPixel,
+  redraw,
+  saveButtons,
+  set,
+  state,
+  t,
+} from "./ui.js";
 import { live } from "./live.js";
 import { docs, headName, maps, quoted, runTitle } from "./documents.js";
 import { headsSheet } from "./figure.js";
-import { barCell, panels } from "./viewer.js";
+import { panels } from "./viewer.js";
 import { isOff, matterNow, toggleHead } from "./change.js";
 
 const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];

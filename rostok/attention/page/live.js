@@ -1,6 +1,6 @@
 // The page's side of a live model: it starts the worker, asks it, and turns its answers into documents.
 import { Maps } from "./codec.js";
-import { $, state } from "./ui.js";
+import { $, set, state } from "./ui.js";
 
 export const live = { on: false, runs: [], texts: {}, products: "" };
 let worker = null,
@@ -46,6 +46,14 @@ const numbers = (words) =>
     .filter(Boolean)
     .map((word) => word.split(/[.-]/).map(Number));
 export const closedKeys = () => numbers(state.cut);
+export const closedTo = (doc, q) => (doc.edit?.closed ?? []).filter(([t]) => t === q).map(([, k]) => k);
+export function toggleKey(q, k) {
+  // may query q look at key k? in all heads
+  const cut = closedKeys(),
+    rest = cut.filter(([a, b]) => a !== q || b !== k),
+    now = rest.length < cut.length ? rest : [...cut, [q, k]];
+  set({ cut: now.map((pair) => pair.join("-")).join("_") || undefined });
+}
 export const silentHeads = () => numbers(state.off).map(([l, h]) => [l - 1, h - 1]);
 export const silentMlps = () => numbers(state.mlp).map(([l]) => l - 1);
 export function changesOf(model) {

@@ -15,18 +15,24 @@ const SCORES = [
   [0.4, 0.2, 1.3, 1.8, 0.7, 0.9],
 ];
 const all = (f) => Array.from({ length: N }, (_, i) => Array.from({ length: N }, (__, j) => f(i, j)));
-let open = all(() => true);
+// What is closed is in the address: a number for each row, whose bits are the closed cells.
+const rowsShut = () => (state.mask ?? "").split(".").map(Number);
+const openNow = () => {
+  const shut = rowsShut();
+  return all((i, j) => !((shut[i] >> j) & 1));
+};
 let verdict = "start";
 let focus = [0, 0];
 
 function toggle(i, j) {
-  open[i][j] = !open[i][j];
+  const shut = Array.from({ length: N }, (_, row) => rowsShut()[row] || 0);
+  shut[i] ^= 1 << j;
   verdict = "start";
   focus = [i, j];
-  drawMask();
+  set({ mask: shut.some(Boolean) ? shut.join(".") : undefined });
 }
 function check() {
-  const found = maskCheck(open);
+  const found = maskCheck(openNow());
   verdict = found.right ? "right" : found.self.length ? "self" : found.future.length ? "future" : "past";
   drawMask();
 }
@@ -46,7 +52,7 @@ function cell(i, j, yes, w, bad) {
     onclick: () => toggle(i, j),
   });
 }
-function maskGrid(bad) {
+function maskGrid(open, bad) {
   const top = WORDS.map((w) => el("span", { role: "columnheader", class: "top", text: w }));
   const rows = open.map((row, i) => {
     const weights = maskRow(SCORES[i], row),
@@ -82,12 +88,12 @@ function moveFocus(e, grid) {
   $(`[data-key="m${focus.join("-")}"]`, grid).focus();
 }
 function openAll() {
-  open = all(() => true);
   verdict = "start";
-  drawMask();
+  set({ mask: undefined });
 }
 export function drawMask() {
   const body = $("#mask-body"),
+    open = openNow(),
     wrong = verdict === "start" || verdict === "right" ? null : maskCheck(open);
   const bad = (i, j) =>
     wrong && [wrong.future, wrong.self, wrong.past].some((list) => list.some(([a, b]) => a === i && b === j));
@@ -127,7 +133,7 @@ export function drawMask() {
     price,
   );
   keepFocus(body, () =>
-    redraw(body, el("div", { class: "split mask-split" }, el("div", { class: "mask-side" }, maskGrid(bad)), say)),
+    redraw(body, el("div", { class: "split mask-split" }, el("div", { class: "mask-side" }, maskGrid(open, bad)), say)),
   );
   return bill();
 }

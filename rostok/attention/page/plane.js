@@ -1,8 +1,8 @@
 // The playground: four keys and a query in the plane, values as colours.
 import { PLANE, clamp, nobodyFits, plane } from "./core.js";
-import { barCell } from "./viewer.js";
 import {
   $,
+  barCell,
   button,
   el,
   keepFocus,
@@ -20,35 +20,36 @@ import {
 
 const R = 3.2,
   SIZE = 460,
-  UNIT = SIZE / (2 * R);
+  UNIT = SIZE / (2 * R),
+  REACH = R - 0.1; // how far a point may go
 const px = ([x, y]) => [SIZE / 2 + x * UNIT, SIZE / 2 - y * UNIT];
-const start = () => ({ q: [...PLANE.q], keys: PLANE.keys.map((k) => [...k]), experiment: "start" });
-let scene = start();
-const planeNow = () => ({
-  ...scene,
-  ...plane({ q: scene.q, keys: scene.keys, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }),
-});
+// The arrangement is in the address: nothing (the start), the name of an experiment, or five points, the query first.
+const EXPERIMENTS = {
+  zero: () => ({ q: [0, 0], keys: PLANE.keys }),
+  long: () => ({ q: PLANE.q.map((x) => 2 * x), keys: PLANE.keys }),
+  nobody: () => nobodyFits(),
+};
+function sceneNow() {
+  const word = state.plane;
+  if (!word) return { q: PLANE.q, keys: PLANE.keys, experiment: "start" };
+  if (EXPERIMENTS[word]) return { ...EXPERIMENTS[word](), experiment: word };
+  const [q, ...keys] = word.split("_").map((point) => point.split(",").map((x) => clamp(Number(x), -REACH, REACH)));
+  return { q, keys, experiment: "own" };
+}
+function planeNow() {
+  const scene = sceneNow();
+  return { ...scene, ...plane({ ...scene, values: PLANE.values, sharp: state.sharp, norm: state.norm === 1 }) };
+}
 const cssColour = (c) => `rgb(${c.map((x) => Math.round(255 * x)).join(" ")})`;
 
-function experiment(name) {
-  if (name === "start") {
-    scene = start();
-    set({ sharp: 1 });
-    return;
-  }
-  if (name === "zero") scene = { ...start(), q: [0, 0] };
-  if (name === "long") scene = { ...start(), q: PLANE.q.map((x) => 2 * x) };
-  if (name === "nobody") scene = { ...nobodyFits() };
-  scene.experiment = name;
-  set({ sharp: 1 });
-}
+const experiment = (name) => set({ plane: name === "start" ? undefined : name, sharp: 1 });
 function move(i, to) {
   // i = -1 moves the query
-  const at = to.map((x) => clamp(Math.round(x * 100) / 100, -R + 0.1, R - 0.1));
-  if (i < 0) scene.q = at;
-  else scene.keys[i] = at;
-  scene.experiment = "own";
-  drawPlane();
+  const { q, keys } = sceneNow(),
+    points = [q, ...keys];
+  points[i + 1] = to;
+  const round = (x) => Number(clamp(x, -REACH, REACH).toFixed(3));
+  set({ plane: points.map((point) => point.map(round).join(",")).join("_") });
 }
 function handle(i, [x, y], name, node) {
   const [cx, cy] = px([x, y]),
@@ -67,7 +68,8 @@ function handle(i, [x, y], name, node) {
     if (!by) return;
     e.preventDefault();
     e.stopPropagation();
-    const from = i < 0 ? scene.q : scene.keys[i];
+    const { q, keys } = sceneNow(),
+      from = i < 0 ? q : keys[i];
     move(i, [from[0] + by[0], from[1] + by[1]]);
   });
   dot.addEventListener("pointerdown", (e) => {
@@ -160,7 +162,7 @@ function picture(now) {
 function experimentButton(k) {
   return button(t(`plane.${k}`), () => experiment(k), {
     "data-key": `x-${k}`,
-    "aria-pressed": String(scene.experiment === k),
+    "aria-pressed": String(sceneNow().experiment === k),
   });
 }
 function sharpness() {
@@ -185,8 +187,8 @@ function normSwitch() {
 export function drawPlane() {
   const now = planeNow(),
     body = $("#plane-body");
-  const plain = scene.experiment === "start" && Math.max(...now.weights) < 0.7 ? "even" : scene.experiment; // sharpness near 0
-  const note = state.norm === 1 && scene.experiment === "long" ? "plane.note.norm" : `plane.note.${plain}`;
+  const plain = now.experiment === "start" && Math.max(...now.weights) < 0.7 ? "even" : now.experiment; // sharpness near 0
+  const note = state.norm === 1 && now.experiment === "long" ? "plane.note.norm" : `plane.note.${plain}`;
   const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map(experimentButton));
   const sharp = body.querySelector("#sharp");
   if (sharp && sharp === document.activeElement && sharp.dataset.lang === state.lang) {

@@ -164,6 +164,8 @@ export function slider({ id, label, min, max, step, value, show, move }) {
   });
   return el("div", { class: "slider" }, el("label", { for: id, text: label }), input, out);
 }
+export const barCell = (w) =>
+  el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
 // When the page has nothing else to do; gives what calls it off.
 export function later(f) {
   if (typeof requestIdleCallback === "undefined") {

@@ -27,10 +27,9 @@ import {
 import { docOf, headName, maps, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
 import { chance, drawNext, named } from "./next.js";
 import { keysOf } from "./kinds.js";
+import { drawAllKeys, drawKeys } from "./listens.js";
+import { closedTo, live, toggleKey } from "./live.js";
 import { twoFigures, viewFigure } from "./figure.js";
-
-export const barCell = (w) =>
-  el("td", { class: "bar-cell" }, el("div", {}, el("span", { style: { width: `${100 * w}%` } })));
 
 // ---- one panel: a run, a layer, a head
 const SUFFIX = { a: "", b: "2" };
@@ -117,11 +116,15 @@ export class Panel {
       );
     };
     this.canvas.addEventListener("click", (e) => set({ t: cell(e)[0], pin: undefined }));
+    this.canvas.addEventListener("dblclick", (e) => {
+      const [q, k] = cell(e);
+      if (live.on && k <= q) toggleKey(q, k);
+    });
     this.canvas.addEventListener("pointermove", (e) => {
       const [q, k] = cell(e);
       this.mapNote.textContent =
-        k > q
-          ? t("map.closed", { q: quoted(this.doc, q), k: quoted(this.doc, k) })
+        k > q || closedTo(this.doc, q).includes(k)
+          ? t(k > q ? "map.closed" : "map.shut", { q: quoted(this.doc, q), k: quoted(this.doc, k) })
           : t("map.cell", {
               q: quoted(this.doc, q),
               k: quoted(this.doc, k),
@@ -129,7 +132,7 @@ export class Panel {
             });
     });
     this.canvas.addEventListener("pointerleave", () => {
-      this.mapNote.textContent = t("map.hint");
+      this.mapNote.textContent = t(live.on ? "map.hint.live" : "map.hint");
     });
     this.scroller.addEventListener("scroll", () => {
       if (this.stale) this.dress(...this.inSight());
@@ -222,7 +225,7 @@ export class Panel {
     this.strip.setAttribute("aria-label", t("strip.label"));
     this.strip.dataset.under = this.mode;
     this.root.classList.toggle("no-maps", !maps(doc));
-    this.mapNote.textContent = t("map.hint");
+    this.mapNote.textContent = t(live.on ? "map.hint.live" : "map.hint");
     this.paintLegend();
     this.update();
   }
@@ -274,8 +277,8 @@ export class Panel {
     keepFocus(this.top, () => this.controls());
     this.map();
     this.readoutOf(row);
-    this.table(row);
-    this.fullTable(row);
+    drawKeys(this);
+    drawAllKeys(this);
     this.tokenFacts();
     drawNext(this);
     this.beyond.hidden = state.t < this.doc.text.T;
@@ -313,8 +316,9 @@ export class Panel {
   // The tokens from..to in the colours, bars and numbers of this row; only what is not so already is written.
   dress(from, to) {
     const { doc, token, now: row, mode } = this;
+    const closed = closedTo(doc, token);
     const wear = (tok, j) => {
-      const future = j > token,
+      const future = j > token || closed.includes(j), // later, or closed by hand
         w = future ? 0 : row[j],
         now = tok.now;
       const next = {
@@ -406,7 +410,9 @@ export class Panel {
     for (let y = 0, i = 0; y < n; y++, i += n) {
       const q = Math.floor(y / cell),
         row = (q * (q + 1)) / 2;
-      for (let k = 0; k <= q; k++) out.fill(rampPixel(tile[row + k]), i + k * cell, i + (k + 1) * cell);
+      const closed = closedTo(this.doc, q); // clear, so that the hatch of what is not seen shows through
+      for (let k = 0; k <= q; k++)
+        if (!closed.includes(k)) out.fill(rampPixel(tile[row + k]), i + k * cell, i + (k + 1) * cell);
     }
     canvas.width = canvas.height = n;
     canvas.getContext("2d").putImageData(image, 0, 0);
@@ -455,75 +461,6 @@ export class Panel {
           ),
         ),
         el("span", { class: "reading sum", "data-part": "sum" }, t("read.sum"), " ", el("b", { text: num(r.sum, 3) })),
-      ),
-    );
-  }
-  table(row) {
-    const { doc } = this,
-      list = this.tops();
-    redraw(
-      this.keys,
-      el("h3", { text: t("keys.title", { q: quoted(doc, this.token) }) }),
-      el(
-        "table",
-        { class: "bars" },
-        el("caption", { class: "sr", text: t("keys.title", { q: quoted(doc, this.token) }) }),
-        el("colgroup", {}, ...["token", "place", "bar", "n"].map((k) => el("col", { class: `col-${k}` }))),
-        el(
-          "thead",
-          { class: "sr" },
-          el(
-            "tr",
-            {},
-            ...["keys.token", "keys.place", "keys.bar", "keys.weight"].map((k) =>
-              el("th", { scope: "col", text: t(k) }),
-            ),
-          ),
-        ),
-        el(
-          "tbody",
-          {},
-          ...list.map(([j, w]) =>
-            el(
-              "tr",
-              { "data-key": j },
-              el("th", { scope: "row" }, el("bdi", { text: quoted(doc, j) })),
-              el("td", { class: "place", text: j }),
-              barCell(w),
-              el("td", { class: "n", text: num(w, 4) }),
-            ),
-          ),
-        ),
-      ),
-    );
-  }
-  fullTable(row) {
-    const { open, firstChild } = this.full,
-      opened = () => this.full.open && this.fullTable(this.row());
-    if (!firstChild) this.full.addEventListener("toggle", opened);
-    redraw(this.full, el("summary", { text: t("full.title", { n: row.length }) }));
-    if (!open) return;
-    const exact = new Set(this.tops().map(([j]) => j)); // of a static page: the others are coded in a byte
-    const value = (w, j) => (this.doc.live || exact.has(j) ? num(w, 4) : `≈ ${num(w, 2)}`);
-    const line = (w, j) =>
-      el(
-        "tr",
-        {},
-        el("td", { class: "n", text: j }),
-        el("td", {}, el("bdi", { text: quoted(this.doc, j) })),
-        el("td", { class: "n", text: value(w, j) }),
-      );
-    const head = el(
-      "tr",
-      {},
-      ...["keys.place", "keys.token", "keys.weight"].map((k) => el("th", { scope: "col", text: t(k) })),
-    );
-    const table = el("table", { class: "plain" }, el("thead", {}, head), el("tbody", {}, ...Array.from(row, line)));
-    this.full.append(
-      el(
-        "div",
-        { class: "scroller table", tabindex: "0", role: "group", "aria-label": t("full.title", { n: row.length }) },
-        table,
       ),
     );
   }
