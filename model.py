@@ -28,7 +28,7 @@ Initialisation
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,18 +39,20 @@ from torch.nn import functional as F
 class GPTConfig:
     """Sizes of a GPT. `n_kv_head` below `n_head` gives grouped queries; `start_id` is the id of ◆."""
 
-    kind: Literal["gpt"] = "gpt"
-    vocab_size: int = 4096
-    context: int = 512
-    n_layer: int = 8
-    n_head: int = 6
-    n_kv_head: int | None = None
-    d_model: int = 384
-    d_mlp: int | None = None
-    tied: bool = True
-    rope_theta: float = 10000.0
-    norm_eps: float = 1e-6
-    start_id: int = 0
+    kind: Annotated[Literal["gpt"], "a transformer, built as Qwen3 is"] = "gpt"
+    vocab_size: Annotated[int, "size of the vocabulary; train.py takes it from the data"] = 4096
+    context: Annotated[int, "tokens that the model sees at most; the length of a row"] = 512
+    n_layer: Annotated[int, "blocks, one after the other"] = 8
+    n_head: Annotated[int, "attention heads of a layer"] = 6
+    n_kv_head: Annotated[
+        int | None, "heads of keys and values; fewer than n_head are shared; null: n_head"
+    ] = None
+    d_model: Annotated[int, "numbers that describe a token between the blocks"] = 384
+    d_mlp: Annotated[int | None, "width of the MLP; null: 8/3 of d_model, up to a multiple of 64"] = None
+    tied: Annotated[bool, "the output matrix is the embedding"] = True
+    rope_theta: Annotated[float, "base of the angles of RoPE"] = 10000.0
+    norm_eps: Annotated[float, "keeps the divisor of RMSNorm above 0"] = 1e-6
+    start_id: Annotated[int, "the id of ◆; train.py takes it from the data"] = 0
 
     @property
     def d_head(self) -> int:
@@ -102,13 +104,13 @@ class GPTConfig:
 class WindowMLPConfig:
     """Sizes of the baseline: the last `window` tokens, an embedding of `d_embed` each, one hidden layer."""
 
-    kind: Literal["window-mlp"] = "window-mlp"
-    vocab_size: int = 4096
-    context: int = 512  # the length of a training row; the model itself never sees past its window
-    window: int = 8
-    d_embed: int = 48
-    d_hidden: int = 384
-    start_id: int = 0
+    kind: Annotated[Literal["window-mlp"], "no attention: the last tokens, side by side"] = "window-mlp"
+    vocab_size: Annotated[int, "size of the vocabulary; train.py takes it from the data"] = 4096
+    context: Annotated[int, "the length of a training row; the model never sees past its window"] = 512
+    window: Annotated[int, "tokens that the model sees"] = 8
+    d_embed: Annotated[int, "numbers that describe a token"] = 48
+    d_hidden: Annotated[int, "width of the hidden layer"] = 384
+    start_id: Annotated[int, "the id of ◆; train.py takes it from the data"] = 0
 
     @property
     def parameters(self) -> int:

@@ -6,6 +6,7 @@
     python train.py configs/rostok.yaml --fresh                   # begin again, the old run is replaced
     python train.py rostok-mini init_from=checkpoints/rostok-mini name=mine data.path=data/mine   # from trained weights
     python train.py quickstart --grid seed=0,1,2 optim.lr=1e-3,3e-3   # six runs, one after the other, and their table
+    python train.py --settings warmup                             # the settings that speak of it; without a word: all
     python train.py configs/rostok.yaml --check                   # what it will cost and what is wrong; writes nothing
     python train.py --verify-resume checkpoints/rostok            # prove that a resumed run has the same bits
     torchrun --nproc-per-node 8 train.py configs/rostok.yaml      # see docs/distributed.md
@@ -59,6 +60,7 @@ from rostok.training.proof import verify_resume
 from rostok.training.ranks import Ranks, from_first_rank, on_rank_zero, process_group, ranks, sum_over_ranks
 from rostok.training.runtime import RuntimeConfig, choose_runtime, compile_parts, flops_per_token
 from rostok.training.schedule import ScheduleConfig, StepPlan, check_schedule, multiplier, planned_steps
+from rostok.training.settings import tell_settings
 from rostok.training.signals import StopWish, stop_wish
 
 # ---------------------------------------------------------------------------------------------------- settings
@@ -68,39 +70,37 @@ from rostok.training.signals import StopWish, stop_wish
 class DataConfig:
     """The folder of token shards that prepare.py made."""
 
-    path: Folder = "data/stories"
-    verify: bool = True  # read every shard and compare its hash before the first step
+    path: Annotated[Folder, "the folder that prepare.py wrote"] = "data/stories"
+    verify: Annotated[bool, "read every shard and compare its hash before the first step"] = True
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All that defines a run. `vocab_size` and `start_id` of the model are taken from the data."""
 
-    name: str = "run"  # the run folder is OUT/NAME
-    out: Folder = "checkpoints"
+    name: Annotated[str, "the run folder is OUT/NAME"] = "run"
+    out: Annotated[Folder, "the folder of run folders"] = "checkpoints"
     data: DataConfig = field(default_factory=DataConfig)
     model: Annotated[GPTConfig | WindowMLPConfig, Field(discriminator="kind")] = field(
         default_factory=GPTConfig
     )
-    init_from: Folder = ""  # a run, or a step of one, whose weights this run begins with; empty: random ones
+    init_from: Annotated[Folder, "a run whose weights this one begins with; empty: random ones"] = ""
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
-    probe: ProbeConfig = field(default_factory=ProbeConfig)  # the heads as they form: attend.py forming
-    # training targets over the whole run, to the nearest step
-    tokens: Annotated[int, Field(ge=1, le=10**15)] = 6_000_000
-    batch: Annotated[int, Field(ge=1)] = 8  # rows of `context` tokens in one forward pass
-    accumulate: Annotated[int, Field(ge=1)] = 1  # forward passes in one step
-    seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
-    eval_every: Annotated[int, Field(ge=1)] = 100  # steps
-    eval_rows: Annotated[int, Field(ge=1)] = 64
-    # written at evaluations, to be looked at; 0: none
-    sample_tokens: Annotated[int, Field(ge=0, le=10_000)] = 40
-    early_stop: Annotated[int, Field(ge=0)] = 0  # stop after so many evaluations without a new best; 0: never
-    save_every: Annotated[int, Field(ge=1)] = 200  # steps
-    log_every: Annotated[int, Field(ge=1)] = 10  # steps
-    keep: Annotated[int, Field(ge=1)] = 2  # newest checkpoints that are kept, besides the best
-    tensorboard: bool = False  # also write RUN/tensorboard (pip install rostok[tensorboard])
+    probe: ProbeConfig = field(default_factory=ProbeConfig)
+    tokens: Annotated[int, Field(ge=1, le=10**15), "the length of the run, to the nearest step"] = 6_000_000
+    batch: Annotated[int, Field(ge=1), "rows of `context` tokens in one forward pass"] = 8
+    accumulate: Annotated[int, Field(ge=1), "forward passes in one step"] = 1
+    seed: Annotated[int, Field(ge=0, le=2**63 - 1), "of the first weights and the order of the rows"] = 0
+    eval_every: Annotated[int, Field(ge=1), "steps between two measurements of the validation loss"] = 100
+    eval_rows: Annotated[int, Field(ge=1), "held-out rows that it is measured on"] = 64
+    sample_tokens: Annotated[int, Field(ge=0, le=10_000), "tokens written then, to look at; 0: none"] = 40
+    early_stop: Annotated[int, Field(ge=0), "end after so many of them without a new best; 0: never"] = 0
+    save_every: Annotated[int, Field(ge=1), "steps between two checkpoints"] = 200
+    log_every: Annotated[int, Field(ge=1), "steps between two records of the training loss"] = 10
+    keep: Annotated[int, Field(ge=1), "newest checkpoints that are kept, besides the best"] = 2
+    tensorboard: Annotated[bool, "also write RUN/tensorboard (pip install 'rostok[tensorboard]')"] = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"(?!\.)[\w.+-]{1,100}", self.name):
@@ -428,6 +428,8 @@ def main(argv: Sequence[str]) -> int:
     if options.verify_resume:
         same = verify_resume(options.verify_resume, TrainConfig, lambda c: Training(c, Ranks(), quiet=True))
         return 0 if same else 1
+    if options.schema or options.settings is not None:
+        return tell_settings(TrainConfig, options.settings)
     path = find_config(options.config, Path(__file__).parent / "configs")
     if options.grid:
         command = [sys.executable, __file__, str(path), *options.words]

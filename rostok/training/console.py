@@ -14,9 +14,11 @@ from tqdm import tqdm
 
 from rostok.errors import UserError, close_output, verb
 from rostok.generation.generate import Sampling, generate
+from rostok.runs import read_metrics
 from rostok.training.advisor import Advisor
 from rostok.training.folder import model_tensors
 from rostok.training.head_probe import probe_model
+from rostok.training.heldout import trigram_loss
 from rostok.training.metrics import MetricsLog, plot_losses
 from rostok.training.runtime import measure_peak, uncompiled
 from rostok.training.signals import StopWish
@@ -135,10 +137,19 @@ class Console:
         with contextlib.suppress(OSError, UserError):  # a picture is no reason to lose a run
             plot_losses({self.config.name: self.run / "metrics.jsonl"}, self.run / "loss.png")
 
+    def trigram(self) -> float:
+        """The loss of the data's trigram: from the log, or counted now and logged."""
+        training = self.training
+        known = [record["trigram"] for record in read_metrics(self.log.path) if "trigram" in record]
+        if not known:
+            known = [trigram_loss(training.data, training.tokenizer.start_id, training.held_out.count)]
+            self.write(guessing=math.log(self.config.model.vocab_size), trigram=known[0])
+        return known[0]
+
     def close(self, stop: StopWish | None) -> None:
         self.bar.close()
-        self.log.close()
         if not self.training.finished:
+            self.log.close()
             who = stop.name if stop and stop.signal else "a signal to another process"
             self.training.say(
                 f"\nstopped  by {who} after step {self.training.state.step} and saved; "
@@ -146,8 +157,10 @@ class Console:
             )
             return
         if self.training.ranks.first:
+            told = summary(self.training, self.trigram())
+            self.log.close()
             self.plot()
-        self.training.say(summary(self.training))
+            self.training.say(told)
 
 
 def describe(training: Trained) -> str:
@@ -179,13 +192,21 @@ def progress_line(training: Trained, loss: float) -> str:
     )
 
 
-def summary(training: Trained) -> str:
+def beside(loss: float, trigram: float) -> str:
+    """A loss beside that of a model that only counts which token follows which two."""
+    apart = f"the best checkpoint is {abs(loss - trigram):.2f}"
+    words = f"{apart} better" if loss < trigram else f"{apart} worse: train longer, or on more text"
+    return f"trigram  {trigram:.4f} nats a token, by counting alone; {words}"
+
+
+def summary(training: Trained, trigram: float) -> str:
     state, scores = training.state, training.state.scores
     why = " (stopped early: no new best)" if 0 < training.config.early_stop <= state.stale else ""
     return (
         f"\ntrained  {state.tokens:,} tokens in {state.seconds:,.0f} s{why}\n"
         f"held out {scores['valid_loss']:.4f} nats a token, perplexity {scores['perplexity']:.2f}, "
         f"{scores['bits_per_byte']:.4f} bits a byte (best {state.best:.4f})\n"
+        f"{beside(state.best, trigram)}\n"
         f"saved    {training.run}\n"
         f"next     {verb('sample')} {training.run} --prompt 'Once upon a time'"
     )

@@ -22,7 +22,9 @@ from rostok.text.tokenizer import Tokenizer
 class ProbeConfig:
     """Whether and how often a training looks at its heads."""
 
-    every: Annotated[int, Field(ge=0)] = 0  # steps; 0: never
+    every: Annotated[
+        int, Field(ge=0), "steps between looks at the heads, for attend.py forming; 0: never"
+    ] = 0
 
 
 def probe_heads(

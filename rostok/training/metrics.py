@@ -79,30 +79,48 @@ def plot_losses(runs: dict[str, Path], out: Path) -> None:
 
 
 def draw_losses(runs: dict[str, Path]) -> Any:
-    """A figure of training (thin) and held-out (thick) loss against tokens, one colour a run.
+    """A figure of training (thin) and held-out (thick) loss against tokens, one colour a run; horizontal lines for
+    guessing and for the data's trigram, where the log has them.
 
     `runs` maps a name to its metrics.jsonl.
     """
+    from matplotlib import colormaps
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
+    most, levels = 0, {}
     for index, (name, path) in enumerate(runs.items()):
-        records, colour = read_metrics(path), f"C{index}"
-        train = [(r["tokens"], r["loss"]) for r in records if {"tokens", "loss"} <= r.keys()]
-        valid = [(r["tokens"], r["valid_loss"]) for r in records if {"tokens", "valid_loss"} <= r.keys()]
-        axes.plot(*zip(*train, strict=True), color=colour, alpha=0.35, lw=1) if train else None
-        if valid:
-            axes.plot(
-                *zip(*valid, strict=True), color=colour, lw=2, marker="o", ms=3, label=f"{name}, held out"
-            )
+        records = read_metrics(path)
+        colour = f"C{index}" if len(runs) <= 10 else colormaps["tab20"](index % 20)
+        train, valid = curve(records, "loss"), curve(records, "valid_loss")
+        alone = f"{name}, training" if len(runs) == 1 else None
+        axes.plot(*train, color=colour, alpha=0.35, lw=1, label=alone)
+        if valid[0]:
+            axes.plot(*valid, color=colour, lw=2, marker="o", ms=3, label=f"{name}, held out")
+            text = f"{valid[1][-1]:.2f}"
             axes.annotate(
-                f"{valid[-1][1]:.2f}", valid[-1], xytext=(5, 0), textcoords="offset points", color=colour
+                text, (valid[0][-1], valid[1][-1]), (5, 0), textcoords="offset points", color=colour
             )
-    axes.set(
-        xlabel="training tokens seen", ylabel="loss, nats a token", title="Thin: training. Thick: held out"
-    )
+        most = max([most, *train[0], *valid[0]])
+        for kind, words in LEVELS.items():
+            levels |= {record[kind]: f"{words}, {record[kind]:.2f}" for record in records if kind in record}
+    for style, (level, words) in zip(("--", ":", "-.") * len(levels), levels.items(), strict=False):
+        axes.axhline(level, color="grey", lw=1, ls=style, label=words)
+    unit, divisor = ("M", 1e6) if most >= 200_000 else ("thousand", 1e3)
+    axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / divisor:g}")
+    axes.set(xlabel=f"training tokens, {unit}", ylabel="loss, nats a token")
+    axes.margins(x=0.07)  # the last value stays inside
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, fontsize="small", ncols=1 if len(runs) <= 8 else 2)
     return figure
+
+
+LEVELS = {"guessing": "guessing", "trigram": "trigram of the data"}
+
+
+def curve(records: list[dict[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    """Tokens and values of the records that have a value."""
+    found = [(record["tokens"], record[key]) for record in records if {"tokens", key} <= record.keys()]
+    return [tokens for tokens, _ in found], [value for _, value in found]

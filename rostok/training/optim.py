@@ -21,17 +21,21 @@ from rostok.errors import UserError
 class OptimConfig:
     """Peak learning rates, decay and clipping. The schedule multiplies both rates."""
 
-    kind: Literal["adamw", "muon"] = "adamw"
-    # AdamW's: of everything, or of all but the blocks' matrices
-    lr: Annotated[float, Field(gt=0, le=1)] = 2e-3
-    # of the blocks' matrices, in AdamW's scale (see Muon below)
-    muon_lr: Annotated[float, Field(gt=0, le=1)] = 5e-3
-    muon_momentum: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    weight_decay: Annotated[float, Field(ge=0, le=1)] = 0.1
-    beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
-    beta2: Annotated[float, Field(ge=0, lt=1)] = 0.95
-    eps: Annotated[float, Field(ge=1e-12, le=1)] = 1e-8
-    clip: Annotated[float, Field(ge=1e-6)] = 1.0  # the largest norm of the whole gradient
+    kind: Annotated[Literal["adamw", "muon"], "muon: Muon for the blocks' matrices, AdamW for the rest"] = (
+        "adamw"
+    )
+    lr: Annotated[
+        float, Field(gt=0, le=1), "peak rate of AdamW: of all weights, or of those that Muon leaves"
+    ] = 2e-3
+    muon_lr: Annotated[float, Field(gt=0, le=1), "peak rate of Muon, in AdamW's scale"] = 5e-3
+    muon_momentum: Annotated[float, Field(ge=0, lt=1), "momentum of Muon"] = 0.95
+    weight_decay: Annotated[float, Field(ge=0, le=1), "of matrices; gains and biases have none"] = 0.1
+    beta1: Annotated[float, Field(ge=0, lt=1), "AdamW: memory of the gradient's mean"] = 0.9
+    beta2: Annotated[float, Field(ge=0, lt=1), "AdamW: memory of the gradient's square"] = 0.95
+    eps: Annotated[float, Field(ge=1e-12, le=1), "AdamW: keeps its divisor above 0"] = 1e-8
+    clip: Annotated[
+        float, Field(ge=1e-6), "the largest norm of the whole gradient; a longer one is scaled"
+    ] = 1.0
 
 
 def orthogonalise(matrix: Tensor, dtype: torch.dtype, steps: int = 5) -> Tensor:

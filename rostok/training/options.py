@@ -18,6 +18,8 @@ def options_of(argv: Sequence[str], description: str | None) -> argparse.Namespa
     add("--fresh", action="store_true", help="replace the run instead of going on from it")
     add("--check", action="store_true", help="say what the run will be; train nothing")
     add("--grid", nargs="+", metavar="key=a,b", help="a run for each combination of these values, then a table")
+    add("--settings", nargs="?", const="", metavar="WORD", help="all settings, or those that speak of a word")
+    add("--schema", action="store_true", help="the settings as a JSON schema, for editors of YAML files")
     add("--verify-resume", type=Path, metavar="RUN", help="train a few steps of a run again; are the bits the same?")
     # fmt: on
     options = parser.parse_intermixed_args(argv)
@@ -27,8 +29,8 @@ def options_of(argv: Sequence[str], description: str | None) -> argparse.Namespa
                 f"--verify-resume takes a run and nothing else. Got {options.config!r}; leave it out"
             )
         alone = (False, "--verify-resume takes a run and nothing else")
-        refuse_idle(parser.given(options), {"fresh": alone, "check": alone, "grid": alone})
-    elif not options.config:
+        refuse_idle(parser.given(options), {"fresh": alone, "check": alone, "grid": alone, "settings": alone})
+    elif not options.config and options.settings is None and not options.schema:
         raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")
     if options.grid and (options.fresh or options.check or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise UserError(

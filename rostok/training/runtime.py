@@ -31,12 +31,16 @@ COMPILE_MINUTES = 3
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """What the user asks for; `auto` leaves the choice to `choose_runtime`."""
+    """Device, number format, compiler, threads; where it is `auto`, Rostok chooses and says why."""
 
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    dtype: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    compile: Literal["auto", "always", "never"] = "auto"
-    threads: Annotated[int, Field(ge=0, le=1024)] = 0  # 0: as many as torch finds
+    device: Annotated[Literal["auto", "cpu", "cuda", "mps"], "auto: the fastest that is there"] = "auto"
+    dtype: Annotated[
+        Literal["auto", "fp32", "bf16", "fp16"], "number format of products; weights stay fp32"
+    ] = "auto"
+    compile: Annotated[
+        Literal["auto", "always", "never"], "torch.compile; auto: where the run is long enough"
+    ] = "auto"
+    threads: Annotated[int, Field(ge=0, le=1024), "of the CPU; 0: as many as torch finds"] = 0
 
 
 @dataclass(frozen=True)

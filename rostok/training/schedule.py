@@ -22,11 +22,15 @@ from rostok.errors import UserError
 class ScheduleConfig:
     """Warm-up, then `kind`. `wsd` (warm-up, stable, decay) stays at 1 and falls linearly in the last `decay_share`."""
 
-    kind: Literal["constant", "linear", "cosine", "wsd"] = "wsd"
-    warmup_steps: Annotated[int, Field(ge=0)] = 20
-    decay_share: Annotated[float, Field(gt=0, le=1)] = 0.5
-    final: Annotated[float, Field(ge=0, le=1)] = 0.0
-    max_minutes: Annotated[float, Field(ge=0, le=1e6)] = 0.0  # 0: no limit; else the schedule ends by then
+    kind: Annotated[
+        Literal["constant", "linear", "cosine", "wsd"], "course of the rate after the warm-up"
+    ] = "wsd"
+    warmup_steps: Annotated[int, Field(ge=0), "steps in which the rate rises from 0 to its peak"] = 20
+    decay_share: Annotated[
+        float, Field(gt=0, le=1), "wsd: the last share of the steps, where the rate falls"
+    ] = 0.5
+    final: Annotated[float, Field(ge=0, le=1), "the rate at the end, as a share of the peak"] = 0.0
+    max_minutes: Annotated[float, Field(ge=0, le=1e6), "end by then, the schedule too; 0: no limit"] = 0.0
 
 
 def multiplier(config: ScheduleConfig, step: int, steps: int) -> float:

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Protocol
 
+from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer
 from rostok.training.folder import Checkpoint
 from rostok.training.heldout import HeldOut
@@ -19,6 +20,7 @@ class Trained(Protocol):
     config: Any  # train.TrainConfig
     state: Any  # train.State
     run: Path
+    data: Data
     model: Any  # model.GPT or model.WindowMLP
     tokenizer: Tokenizer
     optimizer: Optimizer
