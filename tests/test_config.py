@@ -9,6 +9,7 @@ import yaml
 from pydantic import Field
 
 from rostok.errors import UserError, run_main
+from rostok.text.shards import Data
 from rostok.training.config import dump_yaml, find_config, load_config
 from train import TrainConfig
 
@@ -227,3 +228,39 @@ def test_the_home_folder_is_meant_by_a_tilde(tmp_path: Path, monkeypatch: pytest
         load_config(TrainConfig, None, ["out=~"])
     with pytest.raises(UserError, match="a setting: byte 0xff .* is not UTF-8"):
         load_config(TrainConfig, None, ["out=\udcff"])
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("max_steps=10", r"unknown key 'max_steps': the length of a run is told in tokens: tokens=N"),
+        ("model.n_embd=64", r"unknown key 'n_embd' below 'model': it is model\.d_model"),
+        ("threads=2", r"unknown key 'threads'; did you mean runtime\.threads\?|it is runtime\.threads"),
+        ("runtime.device=gpu", r"Got 'gpu'; did you mean 'cuda'"),
+        ("data=data/x", r"data must hold .* Got data/x; type data\.path=data/x"),
+        ("tokens=1Q", r"tokens must be a whole number\. Got 1Q"),
+    ],
+)
+def test_habits_of_others_are_answered_and_the_word_is_blamed(word: str, message: str) -> None:
+    with pytest.raises(UserError, match=rf"^the command line: .*{message}"):
+        load_config(TrainConfig, CONFIGS[0], [word])
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [("1M", 10**6), ("2.5M", 2_500_000), ("20k", 20_000), ("1B", 10**9), ("6e6", 6 * 10**6)],
+)
+def test_tokens_may_be_written_short(written: str, value: int, tmp_path: Path) -> None:
+    assert load_config(TrainConfig, None, [f"tokens={written}"]).tokens == value
+    (tmp_path / "c.yaml").write_text(f"tokens: {written}\nname: {written}\n", encoding="utf-8")
+    config = load_config(TrainConfig, tmp_path / "c.yaml")
+    assert (config.tokens, config.name) == (value, written)
+
+
+def test_a_text_or_a_data_folder_is_no_config(tiny_data: Data) -> None:
+    with pytest.raises(
+        UserError, match=r"book\.txt is no config; for a text: .*prepare\.py --source book\.txt"
+    ):
+        find_config("book.txt", CONFIGS[0].parent)
+    with pytest.raises(UserError, match=r"is a data folder; type .* data\.path="):
+        find_config(str(tiny_data.folder), CONFIGS[0].parent)

@@ -19,8 +19,10 @@ from typing import Annotated, Any, TypeVar
 import yaml
 from pydantic import AfterValidator, ConfigDict, ValidationError, create_model
 
-from rostok.errors import UserError, nearest
+from rostok.errors import UserError, nearest, verb
 from rostok.text.reading import read_text, typed
+from rostok.training.habits import VALUES
+from rostok.training.settings import instead, list_settings
 
 T = TypeVar("T")
 STRICT = ConfigDict(extra="forbid", allow_inf_nan=False, coerce_numbers_to_str=True)
@@ -46,7 +48,7 @@ Folder = Annotated[str, AfterValidator(expanded)]
 
 
 class Whole(int):
-    """A whole number written as 6e6: for a number 6000000, for a text what was typed."""
+    """A whole number written as 6e6 or 6M: for a number 6000000, for a text what was typed."""
 
     text: str
 
@@ -55,14 +57,17 @@ class Whole(int):
 
 
 def scalar(text: str) -> str | Whole | None:
-    """What an unquoted word of YAML means here: null, a whole number such as 6e6, else the text itself."""
+    """What an unquoted word of YAML means here: null, a whole number such as 6e6 or 6M, else the text itself."""
     if text in ("", "~", "null", "Null", "NULL"):
         return None
-    if not re.fullmatch(r"[-+]?\d[\d_.]*[eE]\+?\d{1,3}", text):
+    found = re.fullmatch(r"([-+]?\d[\d_.]*)(?:[eE]\+?(\d{1,3})|([kMB]))", text)
+    if not found:
         return text
-    number = Whole(float(text))
+    digits, power, letter = found.groups()
+    plain = f"{digits}e{power or {'k': 3, 'M': 6, 'B': 9}[letter]}"
+    number = Whole(float(plain))
     number.text = text
-    return number if number == float(text) else text
+    return number if number == float(plain) else text
 
 
 class Loader(yaml.BaseLoader):
@@ -96,8 +101,18 @@ def parse_yaml(text: str, name: str) -> Any:
 
 def find_config(word: str, folder: Path) -> Path:
     """A config's path: `word` itself if it is there, else the built-in `folder`/word.yaml. Raises UserError."""
-    if Path(word).exists() and not Path(word).is_dir():  # a pipe, too
-        return Path(word)
+    path = Path(word)
+    if path.suffix.lower() in (".txt", ".md", ".jsonl", ".json", ".csv", ".parquet", ".gz"):
+        made = f"{verb('prepare')} --source {word} --out data/{path.stem}"
+        raise UserError(
+            f"{word} is no config; for a text: {made}, then data.path=data/{path.stem} behind a config"
+        )
+    if (path / "manifest.json").is_file():
+        raise UserError(
+            f"{word} is a data folder; type {verb('train')} quickstart name={path.name} data.path={word}"
+        )
+    if path.exists() and not path.is_dir():  # a pipe, too
+        return path
     built_in = sorted(path.stem for path in folder.glob("*.yaml"))
     if word in built_in:
         return folder / f"{word}.yaml"
@@ -172,7 +187,7 @@ def validate(
     for part in key:
         place = place.get(part) if isinstance(place, Mapping) else None
     source = source if place in (None, {}) else "the command line"
-    raise UserError(f"{source}: {complaint('.'.join(key), first, names)}")
+    raise UserError(f"{source}: {complaint(cls, '.'.join(key), first, names)}")
 
 
 def follow(cls: Any, path: Sequence[Any]) -> tuple[list[str], list[str]]:
@@ -188,7 +203,7 @@ def follow(cls: Any, path: Sequence[Any]) -> tuple[list[str], list[str]]:
     return key, names
 
 
-def complaint(key: str, error: Mapping[str, Any], names: Sequence[str]) -> str:
+def complaint(cls: Any, key: str, error: Mapping[str, Any], names: Sequence[str]) -> str:
     """What is wrong with the value of `key`, and the nearest thing that is right, where the error knows it."""
     kind, came, limits = str(error["type"]), error["input"], error.get("ctx", {})
     message = error["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
@@ -196,17 +211,21 @@ def complaint(key: str, error: Mapping[str, Any], names: Sequence[str]) -> str:
     if kind == "unexpected_keyword_argument":
         above, _, name = key.rpartition(".")
         place = f" below '{above}'" if above else ""
-        return f"unknown key '{name}'{place}{nearest(name, names) or '; known: ' + ', '.join(names)}"
+        hint = instead(cls, key) or nearest(name, names) or "; known: " + ", ".join(names)
+        return f"unknown key '{name}'{place}{hint}"
     if kind == "value_error":  # of one setting, or of several together
         return f"{key}: {message}" if key and isinstance(came, str) else f"{key}.{message}".lstrip(".")
     if kind == "union_tag_invalid":
         tags = limits["expected_tags"].replace("'", "")
         return f"{key}.kind must be one of {tags}. Got '{limits['tag']}'{nearest(limits['tag'], tags.split(', '))}"
     if wanted := WANTED.get(kind.split("_")[0]):
-        return f"{key} must {wanted}. Got {got}"
+        inner = next((one.key for one in list_settings(cls) if one.key.startswith(f"{key}.")), None)
+        return f"{key} must {wanted}. Got {got}" + (
+            f"; type {inner}={got}" if inner and isinstance(came, str) else ""
+        )
     if "expected" in limits:
         names = limits["expected"].replace("' or '", "', '").strip("'").split("', '")
-        return f"{key}: {message}. Got '{got}'{nearest(got, names)}"
+        return f"{key}: {message}. Got '{got}'{nearest(VALUES.get(got, got), names)}"
     bound = next((limits[name] for name in ("ge", "le") if name in limits), None)
     return f"{key}: {message}. Got {str(came)[:60]}" + ("" if bound is None else f"; type {key}={bound}")
 

@@ -77,6 +77,16 @@ ANSWERS = {
     "flash flash_attn flash_attention attn_implementation": "attention always runs as torch's fused kernel",
 }
 
+# values, likewise
+VALUES = {
+    "gpu": "cuda",
+    "float32": "fp32",
+    "bfloat16": "bf16",
+    "float16": "fp16",
+    "half": "fp16",
+    "adam": "adamw",
+}
+
 
 def answer(name: str) -> str | None:
     """What to type here for a setting that has this name elsewhere."""

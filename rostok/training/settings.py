@@ -54,7 +54,7 @@ def list_settings(cls: Any, above: str = "", group: str = "") -> Iterator[Settin
 
 
 def title(cls: Any) -> str:
-    return (cls.__doc__ or "").splitlines()[0]
+    return next(iter((cls.__doc__ or "").splitlines()), "")
 
 
 def opened(hint: Any) -> tuple[Any, str, dict[str, Any]]:
