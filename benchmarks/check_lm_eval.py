@@ -34,7 +34,7 @@ from rostok.measuring.score import nats_of  # noqa: E402
 from rostok.runs import Run, load_run  # noqa: E402
 from rostok.text.shards import open_data  # noqa: E402
 
-TASK = """task: rostok_held_out
+TASK = """task: rostok_check
 dataset_path: json
 dataset_kwargs:
   data_files:
@@ -90,27 +90,29 @@ def rostok_nats(run: Run, texts: list[str], context: int) -> float:
     return total
 
 
-def harness_bits(folder: Path, texts: list[str], work: Path) -> float:
-    """Bits a byte that lm-evaluation-harness prints for the exported folder. Raises UserError without the harness."""
+def harness(
+    folder: Path, task: str, lines: Sequence[dict[str, Any]], work: Path, bos: bool
+) -> dict[str, Any]:
+    """What lm-evaluation-harness says of an exported folder on a task over these lines. Raises UserError without it."""
     try:
         import lm_eval  # pyright: ignore[reportMissingImports]
         from lm_eval.tasks import TaskManager  # pyright: ignore[reportMissingImports]
     except ImportError:
         raise UserError("this check needs lm-evaluation-harness; type: pip install 'lm_eval[hf]'") from None
-    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts)
-    (work / "held-out.jsonl").write_text(lines, encoding="utf-8")
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (work / "lines.jsonl").write_text(text, encoding="utf-8")
     (work / "tasks").mkdir()
-    (work / "tasks" / "rostok.yaml").write_text(TASK.format(file=work / "held-out.jsonl"), encoding="utf-8")
+    (work / "tasks" / "rostok.yaml").write_text(task.format(file=work / "lines.jsonl"), encoding="utf-8")
     answer: Any = lm_eval.simple_evaluate(
         model="hf",
-        model_args=f"pretrained={folder},dtype=float32,add_bos_token=False",
-        tasks=["rostok_held_out"],
+        model_args=f"pretrained={folder},dtype=float32,add_bos_token={bos}",
+        tasks=["rostok_check"],
         task_manager=TaskManager(include_path=str(work / "tasks")),
         device="cpu",
         batch_size=1,
         bootstrap_iters=0,
     )
-    return answer["results"]["rostok_held_out"]["bits_per_byte,none"]
+    return answer["results"]["rostok_check"]
 
 
 def main(argv: Sequence[str]) -> int:
@@ -126,7 +128,8 @@ def main(argv: Sequence[str]) -> int:
     texts = held_out_texts(options.data or Path(run.config["data"]["path"]), run, options.texts)
     with tempfile.TemporaryDirectory() as name:
         export.export_hf(run, Path(name) / "hf", "check_lm_eval.py")
-        theirs = harness_bits(Path(name) / "hf", texts, Path(name))
+        found = harness(Path(name) / "hf", TASK, [{"text": text} for text in texts], Path(name), bos=False)
+    theirs = found["bits_per_byte,none"]
     tokens = sum(len(run.tokenizer.encode(text)) for text in texts)
     long = int(np.sum([len(run.tokenizer.encode(text)) > context for text in texts]))
     n_bytes = sum(len(text.encode()) for text in texts)

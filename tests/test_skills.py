@@ -197,7 +197,9 @@ def test_own_items_and_blimp(tmp_path: Path) -> None:
     assert read_items(tmp_path / "own.jsonl") == items
     line = {"sentence_good": "Cats sleep.", "sentence_bad": "Cats sleeps.", "UID": "agreement", "field": "x"}
     (tmp_path / "blimp.jsonl").write_text(json.dumps(line) + "\n\n", encoding="utf-8")
-    assert read_items(tmp_path / "blimp.jsonl") == [Item("", "Cats sleep.", "Cats sleeps.", "agreement", "")]
+    assert read_items(tmp_path / "blimp.jsonl") == [
+        Item("", " Cats sleep.", " Cats sleeps.", "agreement", "")
+    ]
 
 
 @pytest.mark.parametrize(

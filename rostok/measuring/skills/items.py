@@ -16,6 +16,8 @@ from pathlib import Path
 
 from rostok.errors import UserError
 
+BLIMP = ("sentence_good", "sentence_bad")
+
 
 @dataclass(frozen=True)
 class Item:
@@ -52,8 +54,10 @@ def read_items(path: Path) -> list[Item]:
 def read_item(line: str, path: Path, number: int) -> Item:
     try:
         entry = json.loads(line)
-        if "sentence_good" in entry:  # BLiMP: whole sentences, after ◆ alone
-            texts, skill, grade = ("", entry["sentence_good"], entry["sentence_bad"]), entry.get("UID"), ""
+        if (
+            "sentence_good" in entry
+        ):  # BLiMP: whole sentences after ◆ and a blank, as lm-evaluation-harness has them
+            texts, skill, grade = ("", *(f" {entry[name]}" for name in BLIMP)), entry.get("UID"), ""
         else:
             texts, skill = (entry["prefix"], entry["good"], entry["bad"]), entry.get("skill")
             grade = str(entry.get("grade", ""))
