@@ -249,6 +249,8 @@ def test_the_table_marks_what_a_trigram_can_do_and_keeps_unequal_pairs_apart() -
     assert told["total"]["trigram"]["difference"] == -1
     assert told["total"]["run"]["margin_per_byte"] == pytest.approx(0.25)
     text = skills_text(told)
+    assert "run above chance: easy, hard" in text
+    assert "flat at chance: easy, hard" in text
     assert "easy *" in text
     assert "trigram: 0.0% [0.0%, 0.0%], below chance" in text
     assert "worse than run" in text

@@ -21,6 +21,7 @@ from rostok.measuring.tables import csv_text, plain_table
 
 LOCAL = 0.60
 CHANCE = "chance"
+COUNTING = ("trigram", "bigram", "unigram")  # the columns of models that only count
 
 
 def tabulate_skills(
@@ -44,11 +45,20 @@ def tabulate_skills(
     for k, row in enumerate(rows):
         row["models"] = {n: measure(f, (which == k) & equal, bytes_) for n, f in columns.items()}
     first = next(iter(columns))
+    of_skill = np.array([item.skill for item in items])
     return {
         "set": hash_of(items),
         "items": len(items),
         "unknown_words": float(np.mean(unknown)),
         "kinds": rows,
+        "skills": [
+            {
+                "skill": skill,
+                "local": any(row["local"] for row in rows if row["skill"] == skill),
+                "models": {n: measure(f, (of_skill == skill) & equal, bytes_) for n, f in columns.items()},
+            }
+            for skill in dict.fromkeys(item.skill for item in items)
+        ],
         "total": {
             n: measure(f, counted, bytes_, columns[first] if n != first else None) for n, f in columns.items()
         },
@@ -105,9 +115,15 @@ def skills_text(result: Mapping[str, Any], wide: bool = False) -> str:
         f"{result['unknown_words']:.1%} have words that the training text never had",
         "right     share of pairs whose true continuation costs fewer nats; a tie is half; 50 % is chance",
         "*         the trigram is above 60 % on a grade: not in the total. unequal: other numbers of tokens, apart",
+        "chance    a 95 % interval holds 50 %; of twenty skills at chance about one seems above or below by luck",
     ]
     return "\n\n".join(
-        ["\n".join(words), plain_table(head, lines, None if wide else 80), total_words(result)]
+        [
+            "\n".join(words),
+            plain_table(head, lines, None if wide else 80),
+            total_words(result),
+            skill_words(result),
+        ]
     )
 
 
@@ -129,20 +145,11 @@ def kind_lines(result: Mapping[str, Any], models: Sequence[str]) -> list[list[st
 
 def skill_lines(result: Mapping[str, Any], models: Sequence[str]) -> list[list[str]]:
     """Grades put together, each item with the same weight."""
-    lines = []
-    for skill in dict.fromkeys(row["skill"] for row in result["kinds"]):
-        rows = [row for row in result["kinds"] if row["skill"] == skill]
-        n = sum(row["items"] for row in rows)
-        mark = " *" if any(row["local"] for row in rows) else ""
-        cells = [weighted([row["models"][name] for row in rows]) for name in models]
-        lines.append([skill + mark, f"{n:,}", "50.0%", *cells])
-    return lines
-
-
-def weighted(parts: Sequence[Mapping[str, Any]]) -> str:
-    """The share right over several kinds."""
-    n = sum(one["items"] for one in parts)
-    return f"{sum(one['right'] * one['items'] for one in parts if one['items']) / n:.1%}" if n else "n/a"
+    return [
+        [row["skill"] + (" *" if row["local"] else ""), f"{row['models'][models[0]]['items']:,}", "50.0%"]
+        + [share(row["models"][name]) for name in models]
+        for row in result["skills"]
+    ]
 
 
 def total_words(result: Mapping[str, Any]) -> str:
@@ -152,15 +159,36 @@ def total_words(result: Mapping[str, Any]) -> str:
         if one["interval"] is None:
             continue
         low, high = one["interval"]
-        chance = "at chance" if low <= 0.5 <= high else "above chance" if low > 0.5 else "below chance"
         words = (
-            f"{name}: {one['right']:.1%} [{low:.1%}, {high:.1%}], {chance}; margin {one['margin']:+.3f} nats"
+            f"{name}: {one['right']:.1%} [{low:.1%}, {high:.1%}], {against_chance(one)}; "
+            f"margin {one['margin']:+.3f} nats"
         )
         if one.get("difference_interval"):
             a, b = one["difference_interval"]
             told = "cannot tell from" if a <= 0 <= b else "better than" if a > 0 else "worse than"
             words += f"; {told} {next(iter(result['total']))}: {one['difference']:+.1%} [{a:+.1%}, {b:+.1%}]"
         lines.append(words)
+    return "\n".join(lines)
+
+
+def against_chance(one: Mapping[str, Any]) -> str:
+    """Where one half is: inside the interval, below it or above it."""
+    low, high = one["interval"]
+    return "at chance" if low <= 0.5 <= high else "above chance" if low > 0.5 else "below chance"
+
+
+def skill_words(result: Mapping[str, Any]) -> str:
+    """For each run the skills at which it is above chance, at chance, below chance."""
+    lines = []
+    for name in result["total"]:
+        if name in COUNTING:
+            continue
+        found: dict[str, list[str]] = {"above chance": [], "at chance": [], "below chance": []}
+        for row in result["skills"]:
+            if row["models"][name]["interval"]:
+                found[against_chance(row["models"][name])].append(row["skill"])
+        told = "; ".join(f"{where}: {', '.join(skills)}" for where, skills in found.items() if skills)
+        lines.append(f"{name} {told}")
     return "\n".join(lines)
 
 

@@ -281,6 +281,15 @@ def color(w: SkillWorld, grade: int) -> tuple[str, str]:
     return w.ask_either("color", lambda k: things[k].forms["color"])
 
 
+def look(w: SkillWorld, grade: int) -> tuple[str, str]:
+    """Which thing has a color that was said before; another has another."""
+    w.people()
+    things = w.things()
+    w.line("have.one")
+    w.wait(grade)
+    return w.ask_either("look", lambda k: things[k].noun)
+
+
 def speaker(w: SkillWorld, grade: int) -> tuple[str, str]:
     """Who said it."""
     people = w.people()
@@ -355,6 +364,7 @@ SKILLS = {
     "where": Skill(where, DISTANCE),
     "lost": Skill(lost, DISTANCE),
     "color": Skill(color, DISTANCE),
+    "look": Skill(look, DISTANCE),
     "speaker": Skill(speaker, DISTANCE),
     "song": Skill(song, DISTANCE),
     "ending": Skill(ending, DISTANCE),
