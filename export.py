@@ -278,6 +278,7 @@ def main(argv: Sequence[str]) -> int:
     print(f"wrote {options.out}")
     if options.check:
         print(check(run, options.out))
+    print("next  open it in transformers, vLLM, TransformerLens or a server: docs/tools.md")
     return 0
 
 
@@ -288,7 +289,7 @@ def write_gguf(run: Run, out: Path, kind: str) -> int:
     weights = hf.weights_to_hf(read_tensors(run.step_folder, "model.safetensors"), config)
     tokenizer = json.loads(tokenizer_json(run.tokenizer, run.folder))
     write_gguf_file(out, run.folder.resolve().name, weights, config, tokenizer, kind)
-    print(f"wrote {out} ({kind})")
+    print(f"wrote {out} ({kind})\nnext  llama.cpp and Ollama open it: docs/tools.md")
     return 0
 
 

@@ -24,7 +24,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -35,6 +34,7 @@ from tqdm import tqdm
 
 from rostok.errors import Parser, UserError, refuse_idle, run_main, verb
 from rostok.files import check_folder, new_folder
+from rostok.text.advice import hint_for, training_for, typed_out
 from rostok.text.corpus import STORIES, Corpus, open_corpus, utf8
 from rostok.text.reading import typed
 from rostok.text.shards import Chunk, Data, foreign_names, is_data_folder, open_data, write_data
@@ -56,8 +56,6 @@ DEFAULTS = {
     "kind": "auto",
     "mojibake": "warn",
 }
-# The smallest number of training tokens for each config that the line "next" proposes.
-CONFIGS = {"quickstart": 0, "rostok-mini": 3_000_000, "rostok": 100_000_000}
 RECIPE_VERSION = 1  # after a change here no old folder counts as ready
 
 
@@ -287,8 +285,9 @@ def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
         print(json.dumps(summary, ensure_ascii=False))
     elif timing["reused"]:
         print(f"{data.folder} is ready: made from the same text with the same options (--force: again)")
+        print("\n".join(proposals(data)))
     else:
-        print("\n".join(lines(summary)))
+        print("\n".join([*lines(summary), *proposals(data)]))
 
 
 def summarise(data: Data) -> dict[str, Any]:
@@ -321,10 +320,14 @@ def lines(summary: dict[str, Any]) -> Iterator[str]:
     yield f"tokenizer {summary['tokenizer']}: {summary['vocab_size']:,} ids, {summary['learn_seconds']} s"
     yield f"encoding  {summary['encode_mb_per_s']} MB/s; {summary['seconds']} s in all"
     yield f"written   {summary['out']}"
-    tokens, name = summary["train"]["tokens"], Path(summary["out"]).name
-    config = [config for config, least in CONFIGS.items() if tokens >= least][-1]
-    data = shlex.quote(f"data.path={summary['out']}")
-    yield f"next      {verb('train')} {config} {shlex.quote(f'name={name}')} {data}"
+
+
+def proposals(data: Data) -> Iterator[str]:
+    """What to do with the data now; and a better way, where there is one."""
+    own = data.manifest["source"]["name"] not in ("stories", "tinystories")
+    if own and (hint := hint_for(data)):
+        yield f"hint      {hint} (docs/tutorial.md)"
+    yield f"next      {verb('train')} {typed_out(training_for(data))}"
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from rostok.errors import UserError, close_output, verb
 from rostok.generation.generate import Sampling, generate
 from rostok.runs import read_metrics
+from rostok.text.advice import prompt_for, quoted
 from rostok.training.advisor import Advisor
 from rostok.training.folder import model_tensors
 from rostok.training.head_probe import probe_model
@@ -208,5 +209,6 @@ def summary(training: Trained, trigram: float) -> str:
         f"{scores['bits_per_byte']:.4f} bits a byte (best {state.best:.4f})\n"
         f"{beside(state.best, trigram)}\n"
         f"saved    {training.run}\n"
-        f"next     {verb('sample')} {training.run} --prompt 'Once upon a time'"
+        f"losses   {training.run / 'loss.png'}\n"
+        f"next     {verb('sample')} {training.run}{quoted(prompt_for(training.data))}"
     )

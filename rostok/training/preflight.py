@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rostok.devices import machine_memory
-from rostok.errors import UserError
+from rostok.errors import UserError, verb
+from rostok.text.advice import hint_for, training_for, typed_out
 from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer
 from rostok.training.console import describe
@@ -114,8 +115,13 @@ def check(training: Trained, checkpoint: Checkpoint | None, steps: int = 5) -> N
         f"time     {outlook.seconds / 60:,.1f} minutes for {outlook.steps - done:,} steps\n"
         f"memory   {gigabytes(outlook.memory)} at most; checkpoints {gigabytes(outlook.disk)} on the disk"
     )
-    for line in objections(outlook) or ["nothing that was looked for is wrong"]:
+    found = objections(outlook)
+    for line in found or ["nothing that was looked for is wrong"]:
         print(f"check    {line}")
+    if outlook.epochs > 8 or too_large(outlook):
+        print(f"fits     {verb('train')} {typed_out(training_for(training.data))}")
+        if hint := hint_for(training.data):
+            print(f"hint     {hint}")
 
 
 @dataclass(frozen=True)
@@ -135,6 +141,7 @@ class Outlook:
     steps: int
     warmup_steps: int
     save_every: int
+    init_from: str = ""
 
 
 def look_ahead(training: Trained, done: int, steps: int, seconds: float) -> Outlook:
@@ -153,10 +160,16 @@ def look_ahead(training: Trained, done: int, steps: int, seconds: float) -> Outl
         disk=state_bytes * (min(config.keep, steps) + 1),
         disk_there=shutil.disk_usage(parent).free,
         lr=config.optim.lr,
+        init_from=config.init_from,
         steps=done + steps,
         warmup_steps=config.schedule.warmup_steps,
         save_every=config.save_every,
     )
+
+
+def too_large(run: Outlook) -> bool:
+    """Whether a model that begins with random weights has more of them than it will see tokens."""
+    return run.tokens < run.parameters and not run.init_from
 
 
 def objections(run: Outlook) -> list[str]:
@@ -166,7 +179,7 @@ def objections(run: Outlook) -> list[str]:
         found.append(
             f"every text is seen {run.epochs:.0f} times: expect overfitting; more text or fewer tokens="
         )
-    if run.tokens < run.parameters:
+    if too_large(run):
         found.append(
             f"{run.tokens / run.parameters:.1f} tokens per parameter: a large model for so short a run; 20 are usual"
         )
