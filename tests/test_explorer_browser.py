@@ -296,6 +296,72 @@ def test_plane_experiments(browser: PageBrowser) -> None:
     assert browser.js("return document.activeElement.dataset.key") == "h-1"
 
 
+def test_several_tokens_ask_together(browser: PageBrowser) -> None:
+    """Shift and a click: the mean over their rows; the arrows with Shift too. The address keeps them."""
+    browser.open("main", "lang=en&l=2&h=1&t=6")
+    doc = browser.documents["main"][0]
+    browser.js(
+        "document.querySelector('#tok-a-9').dispatchEvent(new MouseEvent('click', {bubbles: true, shiftKey: true}))"
+    )
+    assert browser.state()["also"] == "9"
+    assert browser.js(
+        "return [...document.querySelectorAll('#strip-a [aria-selected=true]')].map((e) => e.dataset.t)"
+    ) == ["6", "9"]
+    rows = [row_of(doc, 1, 0, t) for t in (6, 9)]
+    assert browser.readout()["start"] == pytest.approx(np.mean([row[0] for row in rows]), abs=0.002)
+    mean = rows[1] / 2
+    mean[:7] += rows[0] / 2
+    shown = browser.js(
+        "return [...document.querySelectorAll('.keys tr[data-key]')].map((r) => [r.dataset.key, r.querySelector('.n').textContent])"
+    )
+    for key, weight in shown:
+        assert float(weight) == pytest.approx(mean[int(key)], abs=0.002)
+    assert "and 1 more" in browser.text(".keys h3")
+    browser.js("document.querySelector('#tok-a-6').focus()")
+    browser.press("ArrowRight", shift=True)
+    assert browser.state().items() >= {"t": "7", "also": "6_9"}.items()
+    browser.click("#tok-a-3")
+    assert "also" not in browser.state()
+
+
+def test_the_start_token_can_be_hidden(browser: PageBrowser) -> None:
+    browser.open("main", "lang=en&l=2&h=1&t=9")
+    row = row_of(browser.documents["main"][0], 1, 0, 9)
+    browser.click("#hide")
+    shown = dict(
+        browser.js(
+            "return [...document.querySelectorAll('.keys tr[data-key]')].map((r) => [r.dataset.key, Number(r.querySelector('.n').textContent)])"
+        )
+    )
+    assert "0" not in shown
+    for key, weight in shown.items():
+        assert weight == pytest.approx(row[int(key)] / (1 - row[0]), abs=0.004)
+    assert browser.readout()["start"] == pytest.approx(row[0], abs=0.002)  # the shares stay what they are
+    assert browser.state()["hide"] == "1"
+
+
+def test_thumbnails_and_steps_of_the_second_run(browser: PageBrowser) -> None:
+    """The second panel opens on the head that tells most; the bar under the header chooses of which panel all else is."""
+    browser.open("main", "lang=en")
+    browser.click("#compare")
+    browser.wait("return document.querySelectorAll('.thumb').length === 4")
+    second = browser.documents["main"][1]
+    order = ["induction", "previous", "same", "start", "self", "other"]
+    best = min(
+        second["heads"],
+        key=lambda h: (order.index(h["label"]), -(h["scores"].get(h["label"]) or {"v": 0})["v"]),
+    )
+    browser.wait(f"return location.hash.includes('h2={best['head'] + 1}')")
+    browser.click("#focus [data-value=b]")
+    browser.wait("return document.querySelectorAll('.thumb').length === 2")
+    assert browser.js("return document.querySelector('.thumb[aria-selected=true]').dataset.h") == str(
+        best["head"]
+    )
+    browser.click(".thumb[data-h='1']")
+    assert browser.state().items() >= {"of": "b", "h2": "2", "l2": "1"}.items()
+    assert browser.errors() == []
+
+
 def test_a_link_shows_the_same_playgrounds(browser: PageBrowser) -> None:
     """The arrangement of the plane, the closed cells of the mask and the answers are in the address."""
     browser.open("demo")

@@ -417,6 +417,36 @@ def test_sampling_keeps_what_sample_keeps(sampling: tuple[float, int, float]) ->
         np.testing.assert_allclose([q for _, q in found], [row[i] for i, _ in found], atol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["plain", "grouped"])
+def test_flow_is_that_of_the_reference(name: str) -> None:
+    """Layer by layer, by the length of the vectors; nothing is dropped, so the sources sum to 1."""
+    run = shapes()[name]
+    got = node(
+        """const { rollout } = await load("rollout.js"), { make } = await open(asked.packed, "plain"), model = make();
+        model.run(asked.ids);
+        console.log(JSON.stringify(rollout(model, asked.t, 0)));""",
+        {"packed": live.pack(run, "f32"), "ids": IDS, "t": len(IDS) - 2},
+    )
+    trace: dict[str, np.ndarray] = {}
+    forward(run.weights, run.config, IDS, trace)
+    n_layer, n_head = run.config["n_layer"], run.config["n_head"]
+    share, edges = np.eye(len(IDS))[-2], {}
+    for layer in reversed(range(n_layer)):
+        at = f"blocks.{layer}."
+        v = trace[at + "attn.v"]
+        v = np.repeat(v, n_head // len(v), axis=0)  # (H, T, E)
+        proj = run.weights[at + "attn.proj.weight"].reshape(-1, n_head, v.shape[-1])  # (D, H, E)
+        moved = np.einsum("hqs,hse,dhe->qsd", trace[at + "attn.pattern"], v, proj)
+        parts = np.linalg.norm(moved, axis=-1) + np.diag(np.linalg.norm(trace[at + "resid_pre"], axis=-1))
+        flow = share[:, None] * parts / parts.sum(1, keepdims=True)  # (q, s)
+        edges |= {(layer, s, q): flow[q, s] for q in range(len(IDS)) for s in range(q + 1)}
+        share = flow.sum(0)
+    np.testing.assert_allclose(got["sources"], share[: len(got["sources"])], atol=1e-5)
+    assert sum(got["sources"]) == pytest.approx(1, abs=1e-5)
+    for layer, s, q, value in got["edges"]:
+        assert value == pytest.approx(edges[layer, s, q], abs=1e-5)
+
+
 def test_the_price_of_rounding_is_told_on_held_out_texts(tiny_run, tiny_data, tmp_path, capsys) -> None:
     words = [
         "page",

@@ -18,10 +18,11 @@ import {
 import { collect, docOf, ready, runs, runTitle, textTitle, viewOf } from "./documents.js";
 import { kinds, live } from "./live.js";
 import { drawViewer, finishViewer, panels, updateViewer, viewerControls } from "./viewer.js";
-import { drawHeads, markHead, paintThumbs } from "./heads.js";
+import { drawHeads, markHead, paintThumbs, tellingHead } from "./heads.js";
 import { drawSteps } from "./steps.js";
 import { drawChange } from "./change.js";
 import { drawWay } from "./way.js";
+import { drawFlow } from "./flow.js";
 import { drawWrite, showText, stopWriting } from "./write.js";
 import { drawPlane } from "./plane.js";
 import { drawMask } from "./mask.js";
@@ -110,18 +111,27 @@ function theme() {
   readColours();
 }
 async function below() {
+  // a long text is drawn in several short tasks; another text ends it
+  const mine = turn,
+    parts = [drawHeads, drawChange, drawWay, drawSteps, drawFlow];
   for (const panel of state.cmp === 1 ? [panels.a, panels.b] : [panels.a]) {
     const { doc } = panel;
     if (doc.live && !doc.kinds && (await kinds(doc)) && doc === panel.doc) panel.controls();
   }
-  drawHeads();
-  await breath();
-  drawChange();
-  drawWay();
-  await breath();
-  drawSteps();
+  if (seek) tell();
+  for (const part of parts) {
+    if (mine !== turn) return;
+    part();
+    await breath();
+  }
 }
-const breath = () => new Promise((go) => later(go)); // a long text is drawn in several short tasks
+const breath = () => new Promise((go) => later(go));
+let seek = false; // the second panel has a new run: it opens on the head that tells most
+function tell() {
+  seek = false;
+  const head = state.run2 && state.run2 !== state.run && tellingHead(docOf(state.ex, state.run2));
+  if (head && (head.layer !== state.l2 || head.head !== state.h2)) set({ l2: head.layer, h2: head.head });
+}
 function still() {
   drawPlane();
   drawMask();
@@ -186,6 +196,7 @@ function newText() {
   const doc = docOf(state.ex, state.run),
     v = viewOf(doc);
   Object.assign(state, {
+    also: undefined,
     run: doc.model.name,
     t: v.token,
     l: v.layer,
@@ -200,10 +211,15 @@ function changed(patch, has) {
   if (has("ex")) newText();
   if (has("ex", "run", "run2", "cmp")) {
     if (has("cmp") && state.cmp === 1 && !has("run2")) beside();
+    if (has("run2", "cmp")) seek = state.cmp === 1;
     return load();
   }
-  if (has("l", "h", "l2", "h2", "t", "under")) {
-    if (has("under")) viewerControls();
+  if (has("of")) {
+    drawFocus();
+    return below();
+  }
+  if (has("l", "h", "l2", "h2", "t", "under", "also", "hide")) {
+    if (has("under", "hide")) viewerControls();
     updateViewer();
     markHead();
     drawFocus();
@@ -213,6 +229,7 @@ function changed(patch, has) {
       drawChange();
       drawWay();
       drawSteps();
+      drawFlow();
     });
   }
 }
@@ -286,6 +303,7 @@ function boot() {
   state.plain = from.plain;
   collect();
   restore(from);
+  seek = state.cmp === 1 && from.l2 === undefined && from.h2 === undefined;
   facts();
   drawAll();
   buttons();

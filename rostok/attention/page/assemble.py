@@ -21,9 +21,9 @@ from rostok.attention.by_hand.examples import examples_json
 from rostok.attention.page import codec
 from rostok.errors import UserError
 
-SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "listens", "viewer", "focus", "write",
-           "change", "heads", "way", "steps", "plane", "mask", "window", "scale", "cards", "keys", "address",
-           "app"]  # fmt: skip
+SCRIPTS = ["core", "codec", "kinds", "ui", "live", "documents", "figure", "next", "asked", "listens", "viewer", "focus",
+           "write", "change", "heads", "way", "flow", "steps", "plane", "mask", "window", "scale", "cards", "keys",
+           "address", "app"]  # fmt: skip
 WORKER = [
     "core",
     "codec",
@@ -34,6 +34,7 @@ WORKER = [
     "weights",
     "kinds",
     "measure",
+    "rollout",
     "sampling",
     "worker",
 ]

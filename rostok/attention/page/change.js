@@ -2,7 +2,7 @@
 import { ask, anyChange, closedKeys, live, silentHeads, silentMlps, toggleKey } from "./live.js";
 import { $, button, el, num, percent, redraw, set, state, t } from "./ui.js";
 import { headName, maps, quoted } from "./documents.js";
-import { panels } from "./viewer.js";
+import { front } from "./viewer.js";
 import { chance } from "./next.js";
 
 const written = (list, join) => (list.length ? list.map((x) => x.join(join)).join("_") : undefined);
@@ -112,7 +112,7 @@ function effect({ doc, token }) {
 }
 export function drawChange() {
   const box = $("#change"),
-    panel = panels.a;
+    panel = front();
   box.hidden = !live.on || !maps(panel.doc);
   if (box.hidden) return;
   const focus = document.activeElement?.dataset?.key;
@@ -133,9 +133,9 @@ export function drawChange() {
 // ---- which heads matter here: what the guess loses without each of them
 export const matter = { result: null, key: "", running: false, number: 0 };
 const keyOf = ({ doc, token }) => `${doc.key} ${token}`;
-export const matterNow = () => (matter.key === keyOf(panels.a) ? matter.result : null);
+export const matterNow = () => (matter.key === keyOf(front()) ? matter.result : null);
 async function findMatter() {
-  const panel = panels.a,
+  const panel = front(),
     key = keyOf(panel),
     T = panel.doc.text.T;
   matter.running = true;
@@ -149,7 +149,7 @@ async function findMatter() {
 function matterNote() {
   const now = matterNow();
   if (!now) return null;
-  const { n_head } = panels.a.doc.model,
+  const { n_head } = front().doc.model,
     order = now.list
       .map((x, i) => [i, x])
       .sort((a, b) => a[1] - b[1])

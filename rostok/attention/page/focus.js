@@ -1,14 +1,18 @@
 // The bar under the header: text, token, layer and head stay in reach in every section.
-import { $, button, el, num, picker, redraw, set, state, t } from "./ui.js";
-import { headName, maps, quoted, textTitle, texts } from "./documents.js";
-import { panels } from "./viewer.js";
+import { $, button, el, num, picker, redraw, segment, set, state, t } from "./ui.js";
+import { docOf, headName, maps, quoted, runTitle, textTitle, texts } from "./documents.js";
+import { front } from "./viewer.js";
 
+const sides = () => [
+  ["a", "1", runTitle(docOf(state.ex, state.run).model.name)],
+  ["b", "2", runTitle(docOf(state.ex, state.run2).model.name)],
+];
 export function drawFocus() {
-  const p = panels.a,
+  const p = front(),
     { doc, token } = p,
     { n_layer, n_head } = doc.model,
     held = document.activeElement?.dataset?.key;
-  const step = (by) => () => set({ t: Math.min(doc.text.T - 1, Math.max(0, p.token + by)) });
+  const step = (by) => () => set({ t: Math.min(doc.text.T - 1, Math.max(0, p.token + by)), also: undefined });
   const heads = Array.from({ length: n_layer * n_head }, (_, i) => [Math.floor(i / n_head), i % n_head]);
   const names = heads.map(([l, h]) => [`${l}.${h}`, headName(l, h)]),
     pick = (word) => p.pick(...word.split(".").map(Number));
@@ -30,6 +34,7 @@ export function drawFocus() {
           (ex) => set({ ex }),
         )
       : null,
+    state.cmp === 1 ? segment(t("focus.of"), sides(), state.of ?? "a", (of) => set({ of })) : null,
     el("div", { class: "field" }, el("span", { class: "label", text: t("keys.token") }), before, here, after),
     maps(doc) ? picker(t("focus.head"), names, `${p.layer}.${p.head}`, pick) : null,
   );

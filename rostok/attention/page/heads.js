@@ -18,7 +18,7 @@ import {
 import { live } from "./live.js";
 import { docs, headName, maps, quoted, runTitle } from "./documents.js";
 import { headsSheet } from "./figure.js";
-import { panels } from "./viewer.js";
+import { front } from "./viewer.js";
 import { isOff, matterNow, toggleHead } from "./change.js";
 
 const SORTS = ["layer", "label", "induction", "previous", "same", "start", "self", "entropy"];
@@ -26,6 +26,10 @@ const ORDER = ["induction", "previous", "same", "start", "self", "other"];
 const kindOf = (head) => [head.label].flat()[0] ?? "other";
 const scoreOf = (head, kind) => head.scores?.[kind]?.v ?? -1;
 
+const byKind = (a, b) =>
+  ORDER.indexOf(kindOf(a)) - ORDER.indexOf(kindOf(b)) || scoreOf(b, kindOf(b)) - scoreOf(a, kindOf(a));
+// The head that tells most: the surest of the first kind there is. A second panel opens on it.
+export const tellingHead = (doc) => [...(doc.heads ?? [])].sort(byKind)[0];
 function sorted(doc) {
   const list = doc.heads?.length
     ? [...doc.heads]
@@ -36,10 +40,7 @@ function sorted(doc) {
         scores: {},
       }));
   const by = state.sort;
-  if (by === "label")
-    list.sort(
-      (a, b) => ORDER.indexOf(kindOf(a)) - ORDER.indexOf(kindOf(b)) || scoreOf(b, kindOf(b)) - scoreOf(a, kindOf(a)),
-    );
+  if (by === "label") list.sort(byKind);
   else if (by !== "layer") list.sort((a, b) => scoreOf(b, by) - scoreOf(a, by));
   return list;
 }
@@ -59,7 +60,7 @@ const kindsText = (head) => {
 function thumb(head) {
   const { layer: l, head: h } = head,
     canvas = el("canvas", { width: 1, height: 1 });
-  const choose = () => panels.a.pick(l, h),
+  const choose = () => front().pick(l, h),
     cut = () => live.on && toggleHead(l, h);
   const look = {
     type: "button",
@@ -107,7 +108,7 @@ function dressThumb(node, doc, head, found) {
   node.setAttribute("aria-label", node.title);
 }
 export function paintThumbs() {
-  const { doc } = panels.a,
+  const { doc } = front(),
     found = matterNow(),
     of = new Map(doc.heads.map((head) => [`${head.layer}.${head.head}`, head]));
   for (const node of document.querySelectorAll(".thumb")) {
@@ -146,7 +147,7 @@ function arrows(grid, columns) {
 }
 let built = ""; // the order and the model for which the grid stands
 export function drawHeads() {
-  const { doc } = panels.a,
+  const { doc } = front(),
     box = $("#heads-controls"),
     byLayer = state.sort === "layer",
     list = sorted(doc);
@@ -156,7 +157,7 @@ export function drawHeads() {
     { class: "field end" },
     saveButtons(
       () => `heads-${state.ex}`,
-      () => headsSheet(panels.a),
+      () => headsSheet(front()),
     ),
   );
   keepFocus(box, () =>
@@ -191,7 +192,7 @@ function buildGrid(doc, list, byLayer) {
 }
 // The chosen head large, beside the thumbnails, with the strongest pairs of the chosen token.
 function drawLarge() {
-  const panel = panels.a,
+  const panel = front(),
     { doc } = panel,
     box = $("#large");
   box.hidden = !maps(doc);
@@ -216,7 +217,7 @@ function drawLarge() {
 export function markHead() {
   drawLarge();
   for (const b of document.querySelectorAll(".thumb")) {
-    const now = Number(b.dataset.l) === panels.a.layer && Number(b.dataset.h) === panels.a.head;
+    const now = Number(b.dataset.l) === front().layer && Number(b.dataset.h) === front().head;
     if (b.getAttribute("aria-selected") !== String(now)) b.setAttribute("aria-selected", String(now));
     if (!document.activeElement?.classList.contains("thumb") || document.activeElement === b) b.tabIndex = now ? 0 : -1;
   }

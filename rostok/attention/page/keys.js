@@ -1,14 +1,16 @@
 // The keyboard: arrows only where the strip has the focus; letters anywhere but in a field.
 import { clamp } from "./core.js";
 import { $, set, state } from "./ui.js";
+import { alsoWords, askers } from "./asked.js";
 import { texts } from "./documents.js";
-import { panels } from "./viewer.js";
+import { front, panels } from "./viewer.js";
 
 const wrap = (x, n) => (x + n) % n;
-function inStrip(key, panel) {
+function inStrip(key, panel, shift) {
   const { n_layer } = panel.doc.model,
     last = panel.doc.text.T - 1,
-    go = (t) => () => set({ t: clamp(t, 0, last) });
+    also = shift ? alsoWords(askers(panel)) : undefined; // with Shift the tokens before stay chosen
+  const go = (t) => () => set({ t: clamp(t, 0, last), also });
   const layer = (step) => () => panel.pick(wrap(panel.layer + step, n_layer), panel.head);
   return {
     ArrowLeft: go(state.t - 1),
@@ -46,9 +48,11 @@ const letterOf = (e) =>
 export function pressed(e) {
   if (e.defaultPrevented || e.ctrlKey || e.metaKey || e.altKey || $("#keys").open) return;
   if (e.target.matches?.("input, select, textarea, [contenteditable]") || !panels.a?.doc.shown) return;
-  const panel = e.target.closest?.("[data-panel=b]") ? panels.b : panels.a,
+  const panel = e.target.closest?.("[data-panel=b]") ? panels.b : front(),
     key = letterOf(e);
-  const act = (e.target.closest?.(".strip") && inStrip(key, panel)) || (state.keys === 0 ? null : anywhere(key, panel));
+  const act =
+    (e.target.closest?.(".strip") && inStrip(key, panel, e.shiftKey)) ||
+    (state.keys === 0 ? null : anywhere(key, panel));
   if (!act) return;
   e.preventDefault();
   act();

@@ -1,13 +1,14 @@
 // Whom the chosen token listens to: the eight largest weights, which a live page can close, and all weights as a table.
 import { barCell, button, el, keepFocus, num, redraw, t } from "./ui.js";
 import { quoted } from "./documents.js";
+import { askersName } from "./asked.js";
 import { closedTo, live, toggleKey } from "./live.js";
 
 const headRow = (names) => el("tr", {}, ...names.map((k) => el("th", { scope: "col", text: t(k) })));
 function keySwitch({ doc, token }, j, shut) {
   const name = t("change.key", { q: quoted(doc, token), k: quoted(doc, j) });
   const look = {
-    class: "shut-key",
+    class: "button shut-key",
     "data-key": `shut-${j}`,
     "aria-pressed": String(shut),
     "aria-label": name,
@@ -33,7 +34,7 @@ function listenRow(panel, [j, w], shut = false) {
 }
 export function drawKeys(panel) {
   const { doc, token } = panel,
-    title = t("keys.title", { q: quoted(doc, token) }),
+    title = t("keys.title", { q: askersName(panel) }),
     shut = closedTo(doc, token),
     columns = ["token", "place", "bar", "n", ...(live.on ? ["shut"] : [])];
   const rows = panel

@@ -3,7 +3,7 @@ import { headKeys, headSteps, length } from "./core.js";
 import { $, button, el, num, percent, redraw, sv, t } from "./ui.js";
 import { headName, maps, quoted } from "./documents.js";
 import { liveSteps } from "./live.js";
-import { panels } from "./viewer.js";
+import { front } from "./viewer.js";
 
 // A vector as a row of bars: up is positive, down is negative. Scaled to its own largest number.
 export function barcode(xs, label) {
@@ -160,7 +160,7 @@ function headOf({ doc, layer, head }) {
   return doc.steps.find((h) => h.layer === layer && h.head === head) ?? doc.steps[0];
 }
 export function drawSteps() {
-  const p = panels.a,
+  const p = front(),
     { doc, token } = p,
     body = $("#steps-body");
   $("#steps").hidden = !maps(doc);

@@ -1,5 +1,5 @@
 // The main viewer: a strip of tokens, the map of one head, and what the chosen token takes from whom.
-import { arc, clamp, readout, spaced, visible } from "./core.js";
+import { arc, clamp, spaced, visible } from "./core.js";
 import {
   $,
   button,
@@ -26,6 +26,7 @@ import {
 } from "./ui.js";
 import { docOf, headName, maps, quoted, runTitle, runs, textTitle, texts } from "./documents.js";
 import { chance, drawNext, named } from "./next.js";
+import { alsoWords, askedRow, askedShares, askedTops, askers } from "./asked.js";
 import { keysOf } from "./kinds.js";
 import { drawAllKeys, drawKeys } from "./listens.js";
 import { closedTo, live, toggleKey } from "./live.js";
@@ -40,10 +41,16 @@ export class Panel {
     this.root = el("div", { class: "panel", "data-panel": which });
     this.top = el("div", { class: "controls" });
     this.arcs = sv("svg", { class: "arcs", "aria-hidden": "true" });
-    this.strip = el("div", { class: "strip", role: "listbox", "aria-orientation": "horizontal", id: `strip-${which}` });
+    this.strip = el("div", {
+      class: "strip",
+      role: "listbox",
+      "aria-multiselectable": "true",
+      "aria-orientation": "horizontal",
+      id: `strip-${which}`,
+    });
     this.scroller = el("div", { class: "scroller" }, el("div", { class: "sheet" }, this.arcs, this.strip));
     this.canvas = el("canvas", { role: "img", class: "map", id: `map-${which}` });
-    this.mark = el("span", { class: "map-mark", "aria-hidden": "true" });
+    this.marks = el("div", { "aria-hidden": "true" });
     this.legend = el("div", { class: "legend", "aria-hidden": "true" });
     this.mapNote = el("p", { class: "small" });
     this.read = el("div", { class: "readout", id: `readout-${which}` });
@@ -62,7 +69,7 @@ export class Panel {
         el(
           "div",
           { class: "beside" },
-          el("div", { class: "map-frame" }, this.canvas, this.mark),
+          el("div", { class: "map-frame" }, this.canvas, this.marks),
           this.legend,
           this.mapNote,
           this.facts,
@@ -88,20 +95,27 @@ export class Panel {
     return clamp(state.t, 0, this.doc.text.T - 1);
   }
   row() {
-    return this.doc.weights.row(this.layer, this.head, this.token);
+    return askedRow(this);
   }
   tops(k = 8) {
-    return this.doc.weights.top(this.layer, this.head, this.token, k);
+    return askedTops(this, k);
   }
   pick(l, h) {
     set({ [`l${this.s}`]: l, [`h${this.s}`]: h });
+  }
+
+  add(j) {
+    // Shift and a click: one more token that asks, or one fewer
+    const [, ...also] = askers(this);
+    if (j !== this.token) set({ also: alsoWords(also.includes(j) ? also.filter((q) => q !== j) : [...also, j]) });
   }
 
   #listen() {
     const at = (e) => e.target.closest?.(".tok");
     this.strip.addEventListener("click", (e) => {
       const tok = at(e);
-      if (tok) set({ t: Number(tok.dataset.t), pin: undefined });
+      if (tok && e.shiftKey) this.add(Number(tok.dataset.t));
+      else if (tok) set({ t: Number(tok.dataset.t), pin: undefined, also: undefined });
     });
     this.strip.addEventListener("pointerover", (e) => {
       const tok = at(e);
@@ -115,7 +129,7 @@ export class Panel {
         clamp(Math.floor(x), 0, T - 1),
       );
     };
-    this.canvas.addEventListener("click", (e) => set({ t: cell(e)[0], pin: undefined }));
+    this.canvas.addEventListener("click", (e) => set({ t: cell(e)[0], pin: undefined, also: undefined }));
     this.canvas.addEventListener("dblclick", (e) => {
       const [q, k] = cell(e);
       if (live.on && k <= q) toggleKey(q, k);
@@ -145,7 +159,7 @@ export class Panel {
 
   #about(j) {
     // under the mouse: the token's number, and its weight where the chosen token sees it
-    const weight = maps(this.doc) && j <= this.token ? `: ${num(this.now[j], 4)}` : "";
+    const weight = maps(this.doc) && j < this.now.length ? `: ${num(this.now[j], 4)}` : "";
     return t("token.place", { n: j }) + weight;
   }
   controls() {
@@ -276,7 +290,7 @@ export class Panel {
     }
     keepFocus(this.top, () => this.controls());
     this.map();
-    this.readoutOf(row);
+    this.shares();
     drawKeys(this);
     drawAllKeys(this);
     this.tokenFacts();
@@ -316,16 +330,17 @@ export class Panel {
   // The tokens from..to in the colours, bars and numbers of this row; only what is not so already is written.
   dress(from, to) {
     const { doc, token, now: row, mode } = this;
-    const closed = closedTo(doc, token);
+    const closed = closedTo(doc, token),
+      asking = askers(this);
     const wear = (tok, j) => {
-      const future = j > token || closed.includes(j), // later, or closed by hand
+      const future = j >= row.length || closed.includes(j), // later, or closed by hand
         w = future ? 0 : row[j],
         now = tok.now;
       const next = {
         future,
         code: future ? -1 : shade(w),
         below: this.under(mode, j, w, future),
-        chosen: j === token,
+        chosen: asking.includes(j),
         seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]),
       };
       if (now.future !== future) tok.classList.toggle("future", future);
@@ -337,13 +352,15 @@ export class Panel {
       if (now.below !== next.below) tok.children[1].textContent = next.below;
       if (now.chosen !== next.chosen) {
         tok.setAttribute("aria-selected", String(next.chosen));
-        tok.tabIndex = next.chosen ? 0 : -1;
       }
+      const stop = j === token ? 0 : -1;
+      if (tok.tabIndex !== stop) tok.tabIndex = stop;
       tok.now = next;
     };
     for (let j = from; j < to; j++) wear(this.toks[j], j);
-    for (const j of [this.chosen, token]) if (j < this.toks.length && !(from <= j && j < to)) wear(this.toks[j], j);
-    this.chosen = token;
+    for (const j of [...(this.chosen ?? []), ...asking])
+      if (j < this.toks.length && !(from <= j && j < to)) wear(this.toks[j], j);
+    this.chosen = asking;
   }
   under(mode, j, w, future) {
     const { losses, before } = this.doc;
@@ -383,22 +400,17 @@ export class Panel {
   drawArcs() {
     if (!this.toks) return;
     const places = this.where(),
-      place = (j) => places[j],
-      from = place(this.token);
-    redraw(
-      this.arcs,
-      this.tops()
-        .filter(([, w]) => w >= 0.02)
-        .reverse()
-        .map(([j, w]) =>
-          sv("path", {
-            d: arc(from, place(j)),
-            "data-key": j,
-            "stroke-width": (1 + 4 * w).toFixed(2),
-            opacity: (places[j].y === from.y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2),
-          }),
-        ),
-    );
+      many = askers(this).length > 1;
+    const path = (q, [j, w]) =>
+      sv("path", {
+        d: arc(places[q], places[j]),
+        "data-key": j,
+        "stroke-width": (1 + 4 * w).toFixed(2),
+        opacity: (places[j].y === places[q].y ? 0.25 + 0.7 * Math.sqrt(w) : 0.2 + 0.4 * Math.sqrt(w)).toFixed(2),
+      });
+    const from = (q) =>
+      (many ? this.doc.weights.top(this.layer, this.head, q) : this.tops()).filter(([, w]) => w >= 0.02);
+    redraw(this.arcs, ...askers(this).flatMap((q) => from(q).reverse().map((key) => path(q, key)))); // prettier-ignore
   }
   paint(canvas, cell = 1) {
     // the lower triangle of this head, a square of `cell` pixels a weight; the rest is clear
@@ -410,24 +422,38 @@ export class Panel {
     for (let y = 0, i = 0; y < n; y++, i += n) {
       const q = Math.floor(y / cell),
         row = (q * (q + 1)) / 2;
-      const closed = closedTo(this.doc, q); // clear, so that the hatch of what is not seen shows through
+      const code = this.#codes(tile, row, q),
+        closed = closedTo(this.doc, q); // clear, so that the hatch of what is not seen shows through
       for (let k = 0; k <= q; k++)
-        if (!closed.includes(k)) out.fill(rampPixel(tile[row + k]), i + k * cell, i + (k + 1) * cell);
+        if (!closed.includes(k)) out.fill(rampPixel(code(k)), i + k * cell, i + (k + 1) * cell);
     }
     canvas.width = canvas.height = n;
     canvas.getContext("2d").putImageData(image, 0, 0);
   }
+  #codes(tile, row, q) {
+    // the byte of key k; without ◆ the others of the row are scaled up
+    if (state.hide !== 1) return (k) => tile[row + k];
+    const { start } = this.doc.text;
+    let kept = 0;
+    for (let k = 0; k <= q; k++) if (!start[k]) kept += (tile[row + k] / 255) ** 2;
+    const up = kept > 1e-6 ? 1 / Math.sqrt(kept) : 0;
+    return (k) => (start[k] ? 0 : Math.min(255, Math.round(tile[row + k] * up)));
+  }
   map() {
     const { T } = this.doc.text,
       { token } = this,
-      last = [this.doc, this.layer, this.head, css("--ramp2")];
+      last = [this.doc, this.layer, this.head, css("--ramp2"), state.hide];
     if (!this.last || last.some((x, i) => x !== this.last[i])) {
       this.paint(this.canvas);
       this.canvas.classList.toggle("crisp", T <= 280);
       this.last = last;
     }
-    const at = { top: token / T, width: (token + 1) / T, height: 1 / T };
-    for (const [k, x] of Object.entries(at)) this.mark.style[k] = `${100 * x}%`;
+    const mark = (q) => {
+      const at = { top: q / T, width: (q + 1) / T, height: 1 / T },
+        style = Object.fromEntries(Object.entries(at).map(([k, x]) => [k, `${100 * x}%`]));
+      return el("span", { class: "map-mark", style });
+    };
+    redraw(this.marks, ...askers(this).map(mark));
     const top = this.tops(2)
       .map(([j, w]) => `${quoted(this.doc, j)} ${num(w, 3)}`)
       .join(", ");
@@ -436,8 +462,8 @@ export class Panel {
       t("map.label", { head: headName(this.layer, this.head), q: quoted(this.doc, token), top }),
     );
   }
-  readoutOf(row) {
-    const r = readout(row, this.doc.text.start),
+  shares() {
+    const r = askedShares(this),
       parts = ["start", "previous", "self", "other", "future"];
     this.values = r;
     redraw(
@@ -489,6 +515,8 @@ const plus = (x) => `${x > 0.005 ? "+" : ""}${num(x, 2)}`;
 
 // ---- the two panels and what they share
 export const panels = { a: null, b: null };
+// The panel that thumbnails, step cards and the bar under the header speak of.
+export const front = () => (state.cmp === 1 && state.of === "b" ? panels.b : panels.a);
 export function drawViewer() {
   panels.a ??= new Panel("a");
   panels.b ??= new Panel("b");
@@ -528,11 +556,22 @@ export function viewerControls() {
     "aria-pressed": String(two),
     id: "compare",
   });
+  const hide = button(t("hide"), () => set({ hide: state.hide === 1 ? undefined : 1 }), {
+    "aria-pressed": String(state.hide === 1),
+    id: "hide",
+    title: t("hide.what"),
+  });
   const save = saveButtons(name, () => (state.cmp === 1 ? twoFigures(panels.a, panels.b) : viewFigure(panels.a)));
   const table = button("CSV", () => saveBlob(`${name()}.csv`, new Blob([csvOf(panels.a)], { type: "text/csv" })), {
     "aria-label": t("save.csv"),
   });
-  keepFocus(box, () => redraw(box, doc.losses ? under : null, el("div", { class: "field end" }, compare, save, table)));
+  keepFocus(box, () =>
+    redraw(
+      box,
+      doc.losses ? under : null,
+      el("div", { class: "field end" }, maps(doc) ? hide : null, compare, save, table),
+    ),
+  );
 }
 // The map of the chosen head, one line a pair; the losses where there are any.
 function csvOf({ doc, layer, head }) {

@@ -4,7 +4,7 @@
 import { ask, live } from "./live.js";
 import { $, el, num, redraw, t } from "./ui.js";
 import { maps, quoted } from "./documents.js";
-import { panels } from "./viewer.js";
+import { front } from "./viewer.js";
 import { chance, named } from "./next.js";
 
 let drawnWay = ""; // the document and token that are drawn
@@ -89,7 +89,7 @@ function partsTable(found) {
 }
 export async function drawWay() {
   const body = $("#way-body"),
-    panel = panels.a,
+    panel = front(),
     { doc, token } = panel;
   $("#way").hidden = !live.on || !maps(doc);
   if ($("#way").hidden) return;

@@ -3,6 +3,7 @@
 //     open      the packed runs, the tokenizer, the WASM of the products -> { products, contexts }
 //     document  a text and what is switched off, for one run -> a document as explorer.py makes it, its maps as numbers
 //     steps     q, k and v of one head                     parts    the way of a guess: lens by layer, part by part
+//     flow      what flows into a token, layer by layer
 //     matter    what each head's absence does to a guess   write    the next tokens, one message each
 //
 // A question has a number; its answer carries the same. `stop` ends what is asked for many times over (matter, write).
@@ -12,6 +13,7 @@ import { WindowMlp } from "./windowmlp.js";
 import { PlainProducts, WasmProducts } from "./products.js";
 import { readWeights } from "./weights.js";
 import { Guesses, HeadScores, guessesOf, lossesOf } from "./measure.js";
+import { rollout } from "./rollout.js";
 import { draw, drawer, filtered, likeliest } from "./sampling.js";
 import { SMALL, unpack } from "./codec.js";
 import { maxPool } from "./core.js";
@@ -236,6 +238,7 @@ const ANSWERS = {
   heads: ({ run }) => opened.runs[run].heads(),
   logits: ({ run, t }) => Array.from(opened.runs[run].shown().logits(t)),
   steps: ({ run, layer, head }) => opened.runs[run].steps(layer, head),
+  flow: ({ run, t }) => rollout(opened.runs[run].shown(), t, 0.002),
   parts: ({ run, t, id, rival }) => opened.runs[run].parts(t, id, rival),
   stop: ({ id }) => void (stopped = id),
   async matter({ run, t, target }, number) {

@@ -12,7 +12,7 @@ live.append = (piece) => setText(liveText() + (piece === "◆" ? "" : piece));
 function setText(text) {
   // a text of one's own, its last token chosen
   $("#text").value = text;
-  set({ ex: "own", text, t: 1e6 });
+  set({ ex: "own", text, t: 1e6, also: undefined });
 }
 function numberField(id, name, min, max, step) {
   const input = el("input", { type: "number", id, min, max, step, value: sampling[name] });
@@ -30,7 +30,7 @@ export function drawWrite() {
   area.value = liveText();
   area.addEventListener("input", () => {
     stopWriting();
-    set({ ex: "own", text: area.value, t: 1e6 });
+    set({ ex: "own", text: area.value, t: 1e6, also: undefined });
   });
   const show = (x) => num(x, 2),
     move = (x) => (sampling.temperature = x);
