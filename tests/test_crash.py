@@ -227,11 +227,23 @@ def test_half_a_record_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    "line", [b"1", b"{}", b"[1]", b'{"step": "x"}', b"{", b'{"st\xe5p": 1}', b'{"step": 1e400}']
+    "line",
+    [
+        b"1",
+        b"{}",
+        b"[1]",
+        b'{"step": "x"}',
+        b"{",
+        b'{"st\xe5p": 1}',
+        b'{"step": 1e400}',
+        b"[" * 100_000,
+        b'{"step": 1, "loss": NaN}',
+        b'{"step": 1, "loss": "x"}',
+    ],
 )
 def test_a_line_that_is_no_record_is_named(line: bytes, tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_bytes(line + b'\n{"step": 1}\n')
-    with pytest.raises(UserError, match="line 1 is no record"):
+    with pytest.raises(UserError, match="line 1 is not a record"):
         read_metrics(tmp_path / "metrics.jsonl")
 
 

@@ -149,8 +149,7 @@ def test_weights_that_cannot_be_begun_with_are_refused(
     model = dataclasses.replace(training.config.model, vocab_size=tiny_data.vocab_size + 8)
     record = {**training.record(), "model": dataclasses.asdict(model)}
     run_folder.save_step(wide, 30, build_model(model), training.optimizer, record)
-    with pytest.raises(UserError, match="a padded model can be sampled and measured, not trained on"):
-        begin(wide / "latest")
+    begin(wide / "latest", "name=cut")  # the ids that only pad the vocabulary are left out
     other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
     tokenizer = train_tokenizer(["quite another text " * 9], 280)
     tokenizer.save(other)
@@ -199,3 +198,91 @@ def test_a_checkpoint_is_read_once_a_start(
 
 def test_a_resume_needs_all_of_the_state() -> None:
     assert tuple(State.__dataclass_fields__) == run_folder.STATE
+
+
+def test_a_foreign_folder_is_left_alone(
+    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export, a project with a config.yaml of its own, the current folder: nothing in them is touched."""
+    export = {"tokenizer.json": "theirs", "config.json": "{}", "step-junk/a": "a", ".env.old": "b"}
+    project = {"config.yaml": "model: {}\n", "plan.json": "plan", ".backup.old/thesis.txt": "precious"}
+    for name, files in (("tiny", export), ("proj", project)):
+        for file, content in files.items():
+            (tmp_path / name / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name / file).write_text(content, encoding="utf-8")
+        for fresh in (False, True):
+            with pytest.raises(
+                UserError, match=r"is not a run of train.py \(it holds .* choose another folder"
+            ):
+                train(config_of(tiny_data, tmp_path, f"name={name}"), quiet=True, fresh=fresh)
+        found = {
+            path.relative_to(tmp_path / name).as_posix()
+            for path in (tmp_path / name).rglob("*")
+            if path.is_file()
+        }
+        assert found == set(files)
+    monkeypatch.chdir(tmp_path / "tiny")
+    with pytest.raises(UserError, match="other than the current one"):
+        run_folder.refuse_unwritable(tmp_path / "tiny")
+
+
+def test_a_start_that_is_refused_leaves_nothing(tiny_data: Data, tiny_run: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no run folder"):
+        train(config_of(tiny_data, tmp_path, "init_from=none"), quiet=True)
+    assert not (tmp_path / "tiny").exists()
+    shipped = Path(shutil.copytree(tiny_run, tmp_path / "tiny", ignore=shutil.ignore_patterns(".lock")))
+    before = sorted(shipped.rglob("*"))
+    for step in runs.complete_steps(shipped):
+        state = runs.read_state(step)
+        del state["sha256"]["optimizer.safetensors"]
+        write_state(step / "state.json", state)
+    with pytest.raises(
+        UserError, match=r"to train on from .* another name=\.\.\., and init_from=.*tiny to begin"
+    ):
+        train(config_of(tiny_data, tmp_path, "tokens=2560", "save_every=10", "eval_rows=8"), quiet=True)
+    assert sorted(shipped.rglob("*")) == before
+
+
+def test_only_names_of_ours_are_swept(tmp_path: Path) -> None:
+    ours = [
+        ".step-000010.tmp",
+        ".step-000010.old",
+        ".metrics.jsonl.tmp",
+        ".config.yaml.99999999.tmp",
+        ".latest.7.old",
+    ]
+    theirs = [".env.old", ".x.tmp", ".step-junk.old", "notes.tmp", ".metrics.jsonl.bak.tmp"]
+    for name in [*ours, *theirs]:
+        (tmp_path / name).mkdir() if "step" in name else (tmp_path / name).write_text("a")
+    run_folder.sweep(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(theirs)
+
+
+def test_weights_of_another_model_are_one_line(tiny_run: Path, tiny_data: Data, tmp_path: Path) -> None:
+    training = Training(config_of(tiny_data, tmp_path, "model.n_layer=1"), Ranks(), quiet=True)
+    with pytest.raises(UserError, match="the weights in .* are not those of this model"):
+        training.load(run_folder.read_checkpoint(runs.find_step(tiny_run, "latest")))
+
+
+def test_damaged_notes_cost_a_line_at_most(tiny_data: Data, tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    run = train(config_of(tiny_data, tmp_path, "schedule.max_minutes=10"), quiet=True)
+    (run / "passport.json").write_text(deep)
+    (run / "plan.json").write_text(deep)
+    with pytest.raises(UserError, match="plan.json is damaged; delete it"):
+        train(config_of(tiny_data, tmp_path, "schedule.max_minutes=10", "tokens=2560"), quiet=True)
+    (run / "plan.json").unlink()
+    (run / "metrics.jsonl").write_text(deep + "\n{}\n")
+    with pytest.raises(UserError, match="line 1 is not a record"):
+        train(config_of(tiny_data, tmp_path, "schedule.max_minutes=10", "tokens=2560"), quiet=True)
+
+
+def test_a_longer_plan_says_what_the_rate_does(
+    tiny_data: Data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(config_of(tiny_data, tmp_path, "schedule.warmup_steps=0"), quiet=True)
+    check(config_of(tiny_data, tmp_path, "schedule.warmup_steps=0", "tokens=2560"), steps=1)
+    said = (
+        "planned for 1,280 tokens, from here on for 2,560: the rate is at 0% of its peak and goes on at 100%"
+    )
+    assert said in capsys.readouterr().out
