@@ -17,7 +17,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--batch", type=whole(1, 1024), default=16, metavar="N", help="texts written at a time (16)")
     add("--no-cache", action="store_true", help="read everything again for each token: slow, the same text")
     add("--weights", choices=("auto", "fp32", "bf16", "int8"), default="auto", help="their number format (auto)")
-    add("--compile", action="store_true", help="compile single steps where packed_linear.cpp does not make them")
+    add("--compile", action="store_true", help="compile single steps where token_step.cpp does not make them")
+    add("--threads", type=whole(1, 1024), metavar="N", help="of the processor, at most (as many as it has cores)")
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     # fmt: on
     options = parser.parse_args(argv)
@@ -129,14 +130,17 @@ def json_prompt(line: str, where: str) -> str:
 
 
 def open_run(path: str, options: argparse.Namespace) -> "Run":
+    import torch
+
     from model import build_model
     from rostok.devices import choose_device
     from rostok.generation.quantize import prepare_for_generation
     from rostok.runs import load_run
 
+    if options.threads:
+        torch.set_num_threads(options.threads)
     run = load_run(path, build_model, device=choose_device(options.device)[0].type)
-    prepare_for_generation(run.model, options.weights)
-    return run
+    return replace(run, model=prepare_for_generation(run.model, options.weights))
 
 
 # ---------------------------------------------------------------------------------------------------- writing

@@ -1,46 +1,50 @@
-"""Tokens a second of our generation and of Hugging Face's `generate`, on the same weights, in one process.
+"""Tokens a second of our generation, of Hugging Face's `generate` and of llama.cpp, on the same weights, in one run.
 
-    python benchmarks/generation.py                                # Rostok's shape, random weights, vocabulary 8192
-    python benchmarks/generation.py checkpoints/rostok --text valid.txt  # a run, and what each form costs
-    python benchmarks/generation.py --clock cpu --threads 1        # on a busy machine: processor time of one thread
+    python benchmarks/generation.py                                  # Rostok's shape, random weights, vocabulary 8192
+    python benchmarks/generation.py RUN --peers                      # a run, and llama.cpp on a GGUF file of it
+    python benchmarks/generation.py RUN --text valid.txt             # a run, and what each number format costs in loss
+    python benchmarks/generation.py RUN --peers --busy 2             # while two other processes keep the cores busy
 
-Every round runs all variants one after the other, greedy; a ratio is the median over rounds of ratios within a round.
-A table for people, one line of JSON last for programs. Left out: sampling (it costs both sides the same), training.
+`--peers` needs `pip install llama-cpp-python` (its C++ is compiled, 4 minutes) and the extra `export`. Each program
+runs with one thread and with all of them, once; the better is taken. Then every round runs all programs one after the
+other; a ratio is the median over rounds of ratios within a round. A table for people, one line of JSON last for
+programs. Left out: training (benchmarks/training.py); batches of llama.cpp.
 """
 
 # transformers' models and torch's modules have attributes that no checker knows
-# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportOperatorIssue=false
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false, reportMissingImports=false
 
 import argparse
+import ctypes
 import json
-import math
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from export import write_gguf
 from model import GPT, GPTConfig, build_model
+from rostok.devices import processor_name
 from rostok.errors import UserError, run_main
 from rostok.formats.hf import config_to_hf, weights_to_hf
-from rostok.generation.generate import CompiledSteps, Sampling, generate
-from rostok.generation.quantize import compiles, prepare_for_generation
+from rostok.generation.generate import Sampling, generate
+from rostok.generation.quantize import prepare_for_generation
 from rostok.runs import load_run
 
-GREEDY = Sampling(temperature=0)
-OURS = {
-    "fp32": "fp32",
-    "bf16": "bf16",
-    "int8_eager": "int8",
-    "int8": "int8",
-}  # the last one as with --compile
-Run = Callable[[list[list[int]], int], Any]
+GREEDY, SAMPLED = Sampling(temperature=0), Sampling(temperature=0.8, top_p=0.95)
+FORMATS = {"fp32": "F32", "bf16": "F16", "int8": "Q8_0"}  # ours, and llama.cpp's with as many bits
+Program = Callable[[list[list[int]], int], Any]  # prompts, new tokens
+Programs = dict[str, Callable[[int], Program]]  # name -> threads -> the program
 
 
 def new_model(run: str | None) -> GPT:
@@ -58,7 +62,7 @@ def new_model(run: str | None) -> GPT:
     return model.requires_grad_(False)
 
 
-def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
+def hugging_face(model: GPT, dtype: torch.dtype, threads: int) -> Program:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     drop = ("architectures", "torch_dtype")
@@ -68,6 +72,7 @@ def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
     theirs.to(dtype)
 
     def run(prompts: list[list[int]], new: int) -> Any:
+        torch.set_num_threads(threads)
         ids = torch.tensor(prompts)
         mask = torch.ones_like(ids)
         return theirs.generate(ids, attention_mask=mask, max_new_tokens=new, do_sample=False, pad_token_id=0)
@@ -75,154 +80,168 @@ def hugging_face(model: GPT, dtype: torch.dtype) -> Run:
     return run
 
 
-def ours(run: str | None, variant: str) -> Run:
-    model: Any = new_model(run)
-    prepare_for_generation(model, OURS[variant])  # pyright: ignore[reportArgumentType]
-    if variant == "int8" and compiles(model):
-        model = CompiledSteps(model)
-    return lambda prompts, new: generate(model, prompts, GREEDY, new)
+def ours(model: GPT, weights: str, sampling: Sampling, threads: int) -> Program:
+    torch.set_num_threads(threads)
+    packed = prepare_for_generation(model, weights)
+    return lambda prompts, new: generate(packed, prompts, sampling, new)
 
 
-def compare(
-    variants: dict[str, Run], prompts: list[list[int]], new: int, rounds: int, clock: Any
-) -> dict[str, list]:
-    """Seconds of every variant in every round; one shorter round before them warms up."""
-    seconds: dict[str, list[float]] = {name: [] for name in variants}
-    for number in range(rounds + 1):
-        for name, run in variants.items():
-            started = clock()
-            run(prompts, new if number else min(new, 8))
-            if number:
-                seconds[name].append(clock() - started)
-    return seconds
+def llama_cpp(file: Path, context: int, threads: int) -> Program:
+    """llama.cpp through its C interface: as little Python as a greedy loop needs."""
+    import llama_cpp as api
+
+    both = {"n_threads": threads, "n_threads_batch": threads}
+    model = api.Llama(str(file), n_ctx=context, n_batch=context, verbose=False, **both)
+    handle, size = model.ctx, model.n_vocab()
+
+    def read(ids: list[int]) -> int:
+        tokens = (ctypes.c_int32 * len(ids))(*ids)
+        if api.llama_decode(handle, api.llama_batch_get_one(tokens, len(ids))):
+            raise UserError("llama.cpp cannot read these tokens")
+        return int(numpy.ctypeslib.as_array(api.llama_get_logits(handle), (size,)).argmax())
+
+    def run(prompts: list[list[int]], new: int) -> list[int]:
+        api.llama_memory_clear(api.llama_get_memory(handle), True)
+        written = [read(prompts[0])]
+        while len(written) < new:
+            written.append(read(written[-1:]))
+        return written
+
+    run.model = model  # or it would be freed
+    return run
 
 
-def ratios(seconds: dict[str, list], base: str) -> dict[str, float]:
-    """How many times faster than `base` each variant is: the median over rounds."""
+def programs_of(options: argparse.Namespace, model: GPT, folder: Path) -> Programs:
+    result: Programs = {
+        "hf_fp32": lambda threads: hugging_face(model, torch.float32, threads),
+        "hf_bf16": lambda threads: hugging_face(model, torch.bfloat16, threads),
+    }
+    for name in options.formats.split(","):
+        result[name] = lambda threads, name=name: ours(model, name, GREEDY, threads)
+        result[f"{name}_sampled"] = lambda threads, name=name: ours(model, name, SAMPLED, threads)
+        if options.peers:
+            kind = FORMATS[name]
+            write_gguf(load_run(options.run, build_model), folder / f"{kind}.gguf", kind)
+            result[f"llama_{kind}"] = lambda threads, kind=kind: llama_cpp(
+                folder / f"{kind}.gguf", model.config.context, threads
+            )
+    return result
+
+
+def seconds_of(program: Program, prompts: list[list[int]], new: int) -> float:
+    started = time.perf_counter()
+    program(prompts, new)
+    return time.perf_counter() - started
+
+
+def best_threads(
+    make: Callable[[int], Program], most: int, prompts: list[list[int]], new: int
+) -> tuple[int, Program]:
+    """The number of threads that was faster in one run of each, and the program with it."""
+    tried = {}
+    for threads in {1, most}:
+        program = make(threads)
+        seconds_of(program, prompts, min(new, 8))  # warms up
+        tried[threads] = (seconds_of(program, prompts, new), program)
+    best = min(tried, key=lambda threads: tried[threads][0])
+    return best, tried[best][1]
+
+
+def measure(
+    programs: Programs, prompts: list[list[int]], new: int, rounds: int, most: int
+) -> tuple[dict[str, int], dict[str, list[float]]]:
+    """Threads of each program, and its seconds in every round."""
+    chosen = {name: best_threads(make, most, prompts, new) for name, make in programs.items()}
+    seconds: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, (_, program) in chosen.items():
+            seconds[name].append(seconds_of(program, prompts, new))
+    return {name: threads for name, (threads, _) in chosen.items()}, seconds
+
+
+def ratios(seconds: dict[str, list[float]], base: str) -> dict[str, float]:
+    """How many times as fast as `base` each program is: the median over rounds."""
     pairs = {name: zip(seconds[base], times, strict=True) for name, times in seconds.items()}
     return {name: round(statistics.median(b / t for b, t in pair), 2) for name, pair in pairs.items()}
 
 
-def step_costs(run: str | None, clock: Any) -> dict[str, float]:
-    """Milliseconds of one fp32 step at batch 1 with so many tokens in the cache: the best of 20."""
-    model = new_model(run)
-    prepare_for_generation(model, "fp32")
-    result, limit = {}, model.config.context
-    with torch.inference_mode():
-        for held in (limit // 16, limit // 4, limit // 2, limit - 1):
-            cache, times = model.new_cache(1), []
-            model(torch.zeros(1, held, dtype=torch.int64), cache=cache, last=True)
-            for _ in range(20):
-                cache.length[0] = held
-                started = clock()
-                model(torch.zeros(1, 1, dtype=torch.int64), cache=cache, last=True)
-                times.append(clock() - started)
-            result[str(held)] = round(1e3 * min(times), 2)
-    return result
-
-
-def bandwidth(clock: Any) -> float:
-    """GB/s of reading 256 MB: the best of five."""
-    block, times = torch.ones(64_000_000), []
-    for _ in range(5):
-        started = clock()
-        block.sum()
-        times.append(clock() - started)
-    return round(0.256 / min(times), 1)
-
-
-def megabytes(run: str | None, names: Sequence[str]) -> dict[str, float]:
-    """MB of all weights in each form, and of our cache for one text."""
-    result = {}
-    for name in dict.fromkeys(OURS[name] for name in names):
-        model = new_model(run)
-        prepare_for_generation(model, name)  # pyright: ignore[reportArgumentType]
-        result[name] = size_of(*model.parameters(), *model.buffers())
-    cache = new_model(run).new_cache(1)
-    return result | {"cache": size_of(*cache.keys, *cache.values)}
-
-
-def size_of(*tensors: torch.Tensor) -> float:
-    return round(1e-6 * sum(tensor.nbytes for tensor in tensors), 1)
-
-
 @torch.inference_mode()
-def perplexities(run: str, text: Path, rows: int = 64) -> dict[str, float]:
-    """Perplexity on the first rows of a text under each form of the weights."""
-    opened, result = load_run(run, build_model), {}
+def losses(run: str, text: Path, rows: int = 64) -> dict[str, float]:
+    """Loss on the first rows of a text under model.py and under each format, nats per token."""
+    opened: Any = load_run(run, build_model)
     context = opened.model.config.context
     ids = opened.tokenizer.encode(text.read_text(encoding="utf-8")[: 8 * context * rows])
     size = context - 1
     parts = [ids[i : i + size] for i in range(0, min(len(ids), rows * size) - size + 1, size)]
-    rows_of = torch.tensor([[opened.tokenizer.start_id, *part] for part in parts])
-    for weights in ("fp32", "bf16", "int8"):
-        model = new_model(run)
-        prepare_for_generation(model, weights)
+    table = torch.tensor([[opened.tokenizer.start_id, *part] for part in parts])
+    result = {}
+    for name in ("model.py", *FORMATS):
+        model = opened.model if name == "model.py" else prepare_for_generation(new_model(run), name)
         nats = [
-            torch.nn.functional.cross_entropy(model(row[None, :-1])[0].double(), row[1:]).item()
-            for row in rows_of
+            torch.nn.functional.cross_entropy(model(row[None, :-1])[0].double(), row[1:]) for row in table
         ]
-        result[weights] = round(math.exp(statistics.mean(nats)), 4)
+        result[name] = round(statistics.mean(loss.item() for loss in nats), 5)
     return result
 
 
-def main(argv: Sequence[str]) -> int:
+def print_table(label: str, rate: dict[str, float], threads: dict[str, int], ratio: dict[str, dict]) -> None:
+    print(f"\n{label:<16} {'threads':>7} {'tokens/s':>10}" + "".join(f" {f'x {base}':>14}" for base in ratio))
+    for name in rate:
+        numbers = "".join(f" {of[name]:>14.2f}" for of in ratio.values())
+        print(f"{name:<16} {threads[name]:>7} {rate[name]:>10.1f}{numbers}", flush=True)
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("run", nargs="?", help="a run folder; without one: Rostok's shape, random weights")
-    parser.add_argument("--text", type=Path, help="a text to measure perplexity on (needs a run)")
-    parser.add_argument("--batches", default="1,16,64")
-    parser.add_argument("--prompt", type=int, default=32)
-    parser.add_argument("--new", type=int, default=256)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--variants", default="fp32,bf16,int8_eager,int8", help=f"of {', '.join(OURS)}")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    add = parser.add_argument
+    add("run", nargs="?", help="a run folder; without one: Rostok's shape, random weights")
+    add("--peers", action="store_true", help="llama.cpp too: pip install llama-cpp-python (needs a run)")
+    add("--text", type=Path, help="a text to measure the loss of each format on (needs a run)")
+    add("--batches", default="1,16")
+    add("--prompt", type=int, default=32)
+    add("--new", type=int, default=256)
+    add("--rounds", type=int, default=5)
+    add("--formats", default=",".join(FORMATS), help=f"of {', '.join(FORMATS)}")
+    add("--threads", type=int, default=torch.get_num_threads(), help="at most")
+    add("--busy", type=int, default=0, metavar="N", help="N other processes that compute all the while")
     options = parser.parse_args(argv)
+    if (options.peers or options.text) and not options.run:
+        raise UserError("--peers and --text need a run, such as checkpoints/rostok-mini")
+    return options
+
+
+def main(argv: Sequence[str]) -> int:
+    options = parse(argv)
     warnings.filterwarnings("ignore", category=UserWarning)
-    torch.set_num_threads(options.threads)
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-
-    base = new_model(options.run)
-    variants = {"hf_fp32": hugging_face(base, torch.float32)}
-    names = options.variants.split(",")
-    if any("bf16" in name for name in names):
-        variants["hf_bf16"] = hugging_face(base, torch.bfloat16)
-    variants |= {name: ours(options.run, name) for name in names}
-    result: dict[str, Any] = {
-        "threads": options.threads,
-        "clock": options.clock,
-        "gb_per_s": bandwidth(clock),
-    }
-    result["step_ms_at"] = step_costs(options.run, clock)
-    print(f"{options.threads} threads, {options.clock} clock, memory {result['gb_per_s']} GB/s", flush=True)
-    weights = 4e-9 * (sum(base.parameter_groups().values()))
-    share = weights / (1e-3 * min(result["step_ms_at"].values())) / result["gb_per_s"]
-    result["share_of_bandwidth"] = round(share, 2)
-    print(f"one fp32 step, ms at position: {result['step_ms_at']}; {share:.0%} of that bandwidth")
-
-    result["hf_fp32_mb"] = size_of(*base.parameters())
-    result["mb"] = megabytes(options.run, names)
+    model = new_model(options.run)
     print(
-        f"weights, MB: Hugging Face fp32 {result['hf_fp32_mb']}, ours and a cache {result['mb']}", flush=True
+        f"{processor_name('cpu')}, at most {options.threads} threads, {options.busy} other processes",
+        flush=True,
     )
-
-    jobs = [(f"batch{b}", int(b), options.prompt, options.new) for b in options.batches.split(",")]
-    jobs.append(("first_token_500", 1, min(500, base.config.context - 1), 1))
-    for label, batch, prompt, new in jobs:
-        rows = [[0, *(5 + torch.arange(prompt - 1) % 200).tolist()]] * batch
-        seconds = compare(variants, rows, new, options.rounds, clock)
-        rate = {name: round(batch * new / statistics.median(t), 1) for name, t in seconds.items()}
-        result[label] = {"tokens_per_s": rate, "ratio_hf_fp32": ratios(seconds, "hf_fp32")}
-        if "hf_bf16" in variants:
-            result[label]["ratio_hf_bf16"] = ratios(seconds, "hf_bf16")
-        print(f"\n{label:<16} {'tokens/s':>10} {'x HF fp32':>10}")
-        for name in variants:
-            print(f"{name:<16} {rate[name]:>10.1f} {result[label]['ratio_hf_fp32'][name]:>10.2f}", flush=True)
-    if options.run and options.text:
-        result["perplexity"] = perplexities(options.run, options.text)
-        print("\nperplexity", result["perplexity"])
+    result: dict[str, Any] = {"processor": processor_name("cpu"), "busy": options.busy}
+    if options.text:
+        result["loss"] = losses(options.run, options.text)
+        print("loss, nats per token:", result["loss"], flush=True)
+    jobs = [(f"batch {b}", int(b), options.prompt, options.new) for b in options.batches.split(",")]
+    jobs.append(("first of 500", 1, min(500, model.config.context - 1), 1))
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(options.busy)]
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            programs = programs_of(options, model, Path(folder))
+            for label, batch, prompt, new in jobs:
+                rows = [[0, *(5 + torch.arange(prompt - 1) % 200).tolist()]] * batch
+                used = {k: v for k, v in programs.items() if batch == 1 or not k.startswith("llama")}
+                threads, seconds = measure(used, rows, new, options.rounds, options.threads)
+                rate = {name: round(batch * new / statistics.median(t), 1) for name, t in seconds.items()}
+                bases = [name for name in used if name.startswith(("hf", "llama"))]
+                ratio = {base: ratios(seconds, base) for base in bases}
+                result[label] = {"tokens_per_s": rate, "threads": threads, "ratio": ratio}
+                print_table(label, rate, threads, ratio)
+    finally:
+        for other in others:
+            other.kill()
     print(json.dumps(result))
     return 0
 

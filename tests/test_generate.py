@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from rostok.errors import UserError
 from rostok.generation import generate as g
-from rostok.generation.generate import Reader, Sampling, TextStream, generate, stream, tokens_dropped
+from rostok.generation.generate import (
+    Reader,
+    Sampling,
+    TextStream,
+    at_hand,
+    generate,
+    stream,
+    tokens_dropped,
+)
 
 
 class Fake:
@@ -229,6 +237,18 @@ def pieces_of(text: str, cuts: list[int]) -> list[bytes]:
     data = text.encode()
     edges = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
     return [data[a:b] for a, b in itertools.pairwise(edges)]
+
+
+def test_a_token_is_chosen_on_the_cpu_where_the_device_has_no_float64():
+    class Apple:
+        device = torch.device("mps")
+
+        def cpu(self):
+            return "on the CPU"
+
+    assert at_hand(Apple()) == "on the CPU"  # pyright: ignore[reportArgumentType]
+    logits = torch.zeros(1, 3)
+    assert at_hand(logits) is logits
 
 
 @given(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -156,6 +157,15 @@ def test_forms_of_weights(say, weights):
     code, out, _ = say("--tokens", "10", "--weights", weights, "--prompt", "Tom")
     assert code == 0
     assert out.startswith("Tom")
+
+
+def test_the_text_is_the_same_with_any_number_of_threads(say):
+    before = torch.get_num_threads()
+    texts = {say("--tokens", "30", "--threads", str(n), "--prompt", "Tom")[:2] for n in (1, 3)}
+    assert torch.get_num_threads() == 3
+    torch.set_num_threads(before)
+    [(code, out)] = texts
+    assert (code, out[:3]) == (0, "Tom")
 
 
 def test_interactive(say, monkeypatch):

@@ -213,21 +213,24 @@ class Reader:
         ids = self.rows[row]
         return ids[:1] + ids[1 + self.dropped[row] :]
 
+    @torch.inference_mode()
     def next_logits(self) -> Tensor:
         """Logits (B, V) of the token after each living row; the rows that are not alive hold nothing of use."""
         living = [i for i, alive in enumerate(self.alive) if alive]
-        for i in living:
-            self.slide(i)
         if self.cache is None:
+            for i in living:
+                self.slide(i, 0)
             return self.gather({i: self.read(self.window(i), None) for i in living})
-        for i, alive in enumerate(self.alive):
-            if not alive:  # it goes along with the others' steps and must not grow past the context
-                self.forget(i)
         held = self.cache.length.tolist()
+        for i, alive in enumerate(self.alive):
+            unread = (
+                self.slide(i, held[i]) if alive else 0
+            )  # a dead row goes along and must not grow past the context
+            if unread != held[i]:
+                self.cache.length[i] = held[i] = unread
         stepping = [i for i in living if held[i] and held[i] == len(self.rows[i]) - self.dropped[i] - 1]
-        reading = [i for i in living if i not in stepping]
         if not stepping:
-            return self.gather(self.prefill(reading, held))
+            return self.gather(self.prefill(living, held))
         ids = torch.tensor([[row[-1]] for row in self.rows], device=self.device)
         logits = self.model(ids, cache=self.cache, last=True)[:, -1]
         if len(stepping) == len(self.rows):
@@ -235,19 +238,18 @@ class Reader:
         for i, n in enumerate(held):  # all rows went along; those that had nothing to read forget it
             if i not in stepping:
                 self.cache.length[i] = n
+        reading = [i for i in living if i not in stepping]
         return self.gather(dict.fromkeys(stepping, None) | self.prefill(reading, held), logits)
 
-    def slide(self, row: int) -> None:
-        """Move the window of a row where its length asks for it."""
+    def slide(self, row: int, held: int) -> int:
+        """Move the window of a row where its length asks for it; gives how much of `held` in the cache stays."""
         dropped = tokens_dropped(len(self.rows[row]), self.model.limit)
         if dropped != self.dropped[row]:
-            self.dropped[row] = dropped
-            self.forget(row)
+            self.dropped[row], held = dropped, 0
             if dropped and self.notice:
                 self.notice(row, len(self.rows[row]) - dropped)
-        if self.cache is not None:  # a row that was read to its end reads its last token again
-            unread = min(int(self.cache.length[row]), len(self.rows[row]) - dropped - 1)
-            self.cache.length[row] = unread
+        # a row that was read to its end reads its last token again
+        return min(held, len(self.rows[row]) - dropped - 1)
 
     def prefill(self, rows: list[int], held: list[int]) -> dict[int, Tensor]:
         """Read what is new in some rows, each alone; a row with the same window as an earlier one copies it."""
@@ -329,7 +331,6 @@ class Token:
     finish: Finish | None = None
 
 
-@torch.inference_mode()
 def stream(
     reader: Reader,
     sampling: Sampling,
@@ -353,23 +354,27 @@ def stream(
     for i, alive in enumerate(reader.alive):
         if not alive:
             yield Token(i, -1, finish="context" if new_tokens > 0 else "length")
-    uniforms = torch.empty(0)
+    uniforms, choose_rows = torch.empty(0), getattr(reader.model, "choose", None)
     for step in range(new_tokens):
         if not any(reader.alive):
             return
-        logits = reader.next_logits().float()
-        if not math.isfinite(logits.sum().item()):
-            raise UserError(
-                "the model's logits are not numbers: this run has diverged; take an earlier checkpoint"
-            )
+        logits = at_hand(reader.next_logits().float())
         if sampling.repetition_penalty != 1:
             seen = mark_seen(reader, seen, logits, end_id)
         if step % BLOCK == 0 and not sampling.greedy:
             draws = [torch.rand(BLOCK, generator=g, dtype=torch.float64) for g in generators]
             uniforms = torch.stack(draws, 1).to(logits.device)  # (BLOCK, B)
         uniform = None if sampling.greedy else uniforms[step % BLOCK]
-        chosen, kept = pick(logits, sampling, seen, uniform, weighed=top is not None)
-        for i, id in enumerate(chosen.tolist()):
+        kept = logits
+        if choose_rows and top is None:
+            chosen = choose_rows(logits, sampling, seen, uniform)
+        else:
+            chosen, kept = pick(logits, sampling, seen, uniform, weighed=top is not None)
+        for i, id in enumerate(chosen):
+            if id < 0 and reader.alive[i]:
+                raise UserError(
+                    "the model's logits are not numbers: this run has diverged; take an earlier checkpoint"
+                )
             if reader.alive[i]:
                 reader.append(i, id)
                 text = texts[i].push(id) if texts and id != end_id else ""
@@ -389,15 +394,22 @@ def stream(
                 yield Token(i, id, text, finish=finish, **extra)
 
 
+def at_hand(logits: Tensor) -> Tensor:
+    """Logits where a token is chosen in float64: on the CPU for a device that has none (Apple's MPS)."""
+    return logits.cpu() if logits.device.type == "mps" else logits
+
+
 def pick(
     logits: Tensor, sampling: Sampling, seen: Tensor | None, uniform: Tensor | None, weighed: bool = True
-) -> tuple[Tensor, Tensor]:
-    """Ids (B,) chosen from logits (B, V), and the filtered logits that they were chosen from, which are only right
-    if they are to be `weighed`."""
+) -> tuple[list[int], Tensor]:
+    """Ids chosen from logits (B, V), -1 where those are not finite, and the filtered logits that they were chosen
+    from, which are only right if they are to be `weighed`."""
+    if not math.isfinite(logits.sum().item()):
+        return [-1] * len(logits), logits
     if uniform is None and seen is None and not weighed:  # the usual greedy step: no filter would change it
-        return logits.argmax(-1), logits
+        return logits.argmax(-1).tolist(), logits
     kept = apply_filters(logits, sampling, seen)
-    return (kept.argmax(-1) if uniform is None else choose(kept, uniform)), kept
+    return (kept.argmax(-1) if uniform is None else choose(kept, uniform)).tolist(), kept
 
 
 def mark_seen(reader: Reader, seen: Tensor | None, logits: Tensor, end_id: int | None) -> Tensor:

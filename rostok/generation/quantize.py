@@ -1,16 +1,14 @@
-"""Weights in the form that generation reads fastest: `prepare_for_generation(model, "fp32" | "bf16" | "int8")`.
+"""Models in the form that generation runs fastest: `prepare_for_generation(model, "fp32" | "bf16" | "int8")`.
 
-A step at batch 1 multiplies every weight by one row and is bound by how fast weights can be read.
-
-    CPU with AVX2 and a compiler   the weights alone change, all arithmetic is fp32 (packed_linear.py)
+    CPU with a C++ compiler   a GPT's steps are single calls of token_step.cpp, a WindowMLP's Linears are its products
         fp32  the same numbers, packed
-        bf16  half the bytes
-        int8  a quarter; one scale for each output
-    elsewhere                      what torch has
+        bf16  half the bytes; activations, keys and values are rounded to bfloat16 too
+        int8  a quarter; one scale for each output, and for each row of activations; keys and values in bfloat16
+    elsewhere                 what torch has
         fp32  on a CPU matrices of as many outputs as inputs, or more, are stored transposed: up to twice as fast
         bf16  weights and arithmetic; fast only where the device multiplies bf16
-        int8  x86 only (FBGEMM): activations are quantised too, with one scale a batch, so there a text may depend on
-              its neighbours
+        int8  x86 only (FBGEMM): activations are quantised with one scale a batch, so there a text may depend on its
+              neighbours
     auto  bf16 on GPUs that multiply it, else fp32: on a CPU it never changes the text
 
 Left out: int4, groups of scales, a cache in int8.
@@ -18,13 +16,14 @@ Left out: int4, groups of scales, a cache in int8.
 
 import warnings
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from rostok.errors import UserError
-from rostok.generation.packed_linear import BlockStep, PackedLinear, available
+from rostok.generation.native import available
+from rostok.generation.packed_gpt import PackedGPT, PackedLinear
 
 Weights = Literal["auto", "fp32", "bf16", "int8"]
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
@@ -51,18 +50,17 @@ class Int8Linear(nn.Module):
         return torch.ops.quantized.linear_dynamic(x, self.packed, True)
 
 
-def prepare_for_generation(model: nn.Module, weights: Weights) -> str:
-    """Change a model in place for generation and give the form that was chosen. It cannot be trained afterwards.
+def prepare_for_generation(model: Any, weights: Weights) -> Any:
+    """The model in a form for generation: another object, or the same one changed in place. It cannot be trained.
 
     Raises UserError where the device has no such form.
     """
     device = next(model.parameters()).device
     chosen = best_weights(device) if weights == "auto" else weights
     if device.type == "cpu" and available():
-        untie_head(model)
+        if hasattr(model, "blocks"):
+            return PackedGPT(model, FORMATS[chosen])
         replace_linears(model, lambda linear: PackedLinear(linear.weight, linear.bias, FORMATS[chosen]))
-        if isinstance(blocks := getattr(model, "blocks", None), nn.ModuleList):
-            model.blocks = nn.ModuleList(map(BlockStep, blocks))
     elif chosen == "bf16":
         model.to(torch.bfloat16)
     elif chosen == "int8":
@@ -75,12 +73,16 @@ def prepare_for_generation(model: nn.Module, weights: Weights) -> str:
     elif device.type == "cpu":
         untie_head(model)
         replace_linears(model, transpose_weight)
-    return chosen
+    return model
 
 
-def compiles(model: nn.Module) -> bool:
-    """Whether torch.compile can take the steps of a laid out model and has something to gain."""
-    return not any(isinstance(module, BlockStep | PackedLinear | Int8Linear) for module in model.modules())
+def compiles(model: Any) -> bool:
+    """Whether torch.compile can take the steps of a prepared model and has something to gain."""
+    return (
+        hasattr(model, "run")
+        and not isinstance(model, PackedGPT)
+        and not any(isinstance(module, PackedLinear | Int8Linear) for module in model.modules())
+    )
 
 
 def replace_linears(model: nn.Module, form: Callable[[nn.Linear], nn.Module]) -> None:

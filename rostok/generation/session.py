@@ -46,7 +46,7 @@ def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) 
     from rostok.generation.quantize import compiles
 
     said = False
-    compiled = options.compile and hasattr(run.model, "run") and compiles(run.model)
+    compiled = options.compile and compiles(run.model)
     model: Any = CompiledSteps(run.model) if compiled else run.model
 
     def notice(_row: int, shown: int) -> None:
