@@ -251,7 +251,7 @@ class Training:
         """Go back to a checkpoint. Raises UserError when it is damaged or belongs to other data."""
         saved = checkpoint.state
         refuse_other_data(saved, self.data, self.tokenizer)
-        self.model.load_state_dict(checkpoint.tensors("model.safetensors"))
+        checkpoint.load_weights(self.model)
         self.optimizer.load_tensors(checkpoint.tensors("optimizer.safetensors"))
         self.feed.load_state(saved["loader"])
         self.plan.load()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -106,12 +107,34 @@ def load_run(
     opened = open_run(path, step)
     tensors, config = opened.tensors(), opened.config
     try:
-        model = build_model(opened.state["model"])
+        tensors, settings = without_padding(tensors, opened.state["model"], opened)
+        model = build_model(settings)
         model.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
     except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
         raise opened.refuse_weights(error) from None
     model = model.to(device).eval()
     return Run(model, opened.tokenizer, config, opened.state, opened.folder, opened.step_folder)
+
+
+PER_ID = ("embed.weight", "head.weight", "head.bias")  # tensors with a row for each id of the vocabulary
+
+
+def without_padding(
+    weights: Mapping[str, Any], config: Mapping[str, Any], run: Opened
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The model without the ids that only fill up its vocabulary: the tokenizer cannot spell them.
+
+    Raises UserError for a tokenizer of more ids than the model has.
+    """
+    own, size = run.tokenizer.vocab_size, int(config["vocab_size"])
+    if own > size:
+        raise UserError(
+            f"{run.folder / 'tokenizer.json'} has {own} ids, the model only {size}; put the run's own tokenizer back"
+        )
+    if own == size:
+        return weights, config
+    cut = {name: values[:own] for name, values in weights.items() if name in PER_ID and len(values) == size}
+    return {**weights, **cut}, {**config, "vocab_size": own}
 
 
 def data_of(run_folder: Path, config: Any, give: str = "--data FOLDER") -> Path:
@@ -274,6 +297,9 @@ def other_steps(step_folder: Path) -> str:
     return f"; {older} is there too: use that one, and to train on from it delete {step_folder}"
 
 
+NUMBERS = {"step", "tokens", "seconds", "loss", "lr", "grad_norm", "valid_loss"}  # of a record: finite
+
+
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The records of a metrics.jsonl; a half-written last line (a kill in the middle of it) is left out."""
     try:
@@ -284,10 +310,12 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, 1):
         try:
             record = json.loads(line)
+            if not all(math.isfinite(record[key]) for key in NUMBERS & record.keys()):
+                raise ValueError
             records.append({**record, "step": int(record["step"])})
-        except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
             if number < len(lines):
                 raise UserError(
-                    f"{path}, line {number} is no record of a training; delete the line and try again"
+                    f"{path}, line {number} is not a record of a training; delete the line and try again"
                 ) from None
     return records

@@ -107,7 +107,7 @@ def test_check_of_a_run_that_is_there(
     for line in ("resumed at step 20", " at step 21 (ln V", " at step 25\n", "minutes for 5 steps"):
         assert line in told
     (tmp_path / "tiny" / "metrics.jsonl").write_text("xx\n{}\n")
-    with pytest.raises(UserError, match="line 1 is no record"):
+    with pytest.raises(UserError, match="line 1 is not a record"):
         front.main(words)
 
 

@@ -15,7 +15,7 @@ import torch
 import attend
 from model import GPTConfig, build_model
 from rostok.attention.heads import report, scores, usage
-from rostok.attention.heads.capture import SETTINGS, check_fit, open_subject, without_padding
+from rostok.attention.heads.capture import SETTINGS, check_fit, open_subject
 from rostok.attention.heads.scores import (
     COPIES,
     PERIODS,
@@ -32,6 +32,7 @@ from rostok.attention.heads.scores import (
     verdicts,
 )
 from rostok.errors import UserError, run_main
+from rostok.runs import without_padding
 from rostok.text.shards import whole, write_data
 from rostok.text.tokenizer import train_tokenizer
 from rostok.training.folder import model_tensors

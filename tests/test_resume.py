@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock, Timeout
 from torch import Tensor
 
 import train as front
@@ -30,7 +29,7 @@ from rostok.training.loader import Feed, RowLoader
 from rostok.training.proof import first_difference, saved_tensors
 from rostok.training.ranks import Ranks
 from rostok.training.signals import StopWish
-from train import State, TrainConfig, Training, train
+from train import TrainConfig, Training, train
 
 
 class StopAfter(StopWish):
@@ -405,78 +404,3 @@ def test_a_run_begins_with_the_weights_of_another(
     assert_same_run(straight, train(again, quiet=True))
     with pytest.raises(UserError, match=r"other settings \(init_from: \S+, now \"\"\)"):
         train(dataclasses.replace(again, init_from=""), quiet=True)
-
-
-def test_weights_that_cannot_be_begun_with_are_refused(
-    tiny_run: Path, tiny_window_run: Path, tiny_data: Data, tmp_path: Path
-) -> None:
-    def begin(source: Path, *words: str) -> None:
-        train(config_of(tiny_data, tmp_path / "out", f"init_from={source}", *words), quiet=True, fresh=True)
-
-    kept = train(config_of(tiny_data, tmp_path / "out"), quiet=True)
-    before = bits(kept)
-    with pytest.raises(
-        UserError, match=r"another shape; give this run its own: model.n_layer=2 model.n_head=2"
-    ):
-        begin(tiny_run, "model.n_layer=1", "model.n_head=1")
-    with pytest.raises(UserError, match="its own: model.n_kv_head=2 model.tied=true$"):
-        begin(tiny_run, "model.n_kv_head=1", "model.tied=false")
-    with pytest.raises(UserError, match=r"its own: model.kind=window-mlp model.window=8"):
-        begin(tiny_window_run)
-    with pytest.raises(UserError, match="no run folder"):
-        begin(tmp_path / "nothing")
-    with pytest.raises(UserError, match="this run itself; give the new one another name"):
-        begin(kept)
-    wide = Path(shutil.copytree(tiny_run, tmp_path / "wide"))
-    training = Training(config_of(tiny_data, tmp_path), Ranks(), quiet=True)
-    model = dataclasses.replace(training.config.model, vocab_size=tiny_data.vocab_size + 8)
-    record = {**training.record(), "model": dataclasses.asdict(model)}
-    run_folder.save_step(wide, 30, build_model(model), training.optimizer, record)
-    with pytest.raises(UserError, match="a padded model can be sampled and measured, not trained on"):
-        begin(wide / "latest")
-    other = Path(shutil.copytree(tiny_run, tmp_path / "other"))
-    tokenizer = train_tokenizer(["quite another text " * 9], 280)
-    tokenizer.save(other)
-    state = runs.find_step(other) / "state.json"
-    saved = json.loads(state.read_text(encoding="utf-8"))
-    write_state(state, {**saved, "tokenizer_sha256": tokenizer.sha256})
-    with pytest.raises(UserError, match=r"another tokenizer than that of .*--tokenizer \S*other \.\.\."):
-        begin(other / "latest")
-    assert first_difference(before, bits(kept)) is None  # --fresh replaces nothing before it can begin
-
-
-def test_a_checkpoint_is_read_once_a_start(
-    tiny_data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Found, read and hashed once, by a training and by --check, and by a training only when it holds the lock."""
-    run = train(config_of(tiny_data, tmp_path, "tokens=1280", "save_every=5"), quiet=True)
-    newest = runs.find_step(run, "latest") / "state.json"
-    reads, before = [], Path.read_text
-
-    def counted(self: Path, *given: Any, **named: Any) -> str:
-        if self == newest:
-            held = FileLock(run / ".lock", timeout=0, is_singleton=False)
-            try:
-                held.acquire()
-                held.release()
-                reads.append("free")
-            except Timeout:
-                reads.append("locked")
-        return before(self, *given, **named)
-
-    def first_step(self: Training) -> tuple[float, float]:
-        monkeypatch.setattr(Path, "read_text", before)
-        return step(self)
-
-    step = Training.step
-    monkeypatch.setattr(Path, "read_text", counted)
-    monkeypatch.setattr(Training, "step", first_step)
-    check(config_of(tiny_data, tmp_path, "save_every=5"), steps=1)
-    assert reads == ["free"]
-    monkeypatch.setattr(Path, "read_text", counted)
-    train(config_of(tiny_data, tmp_path, "tokens=1536", "save_every=5"), quiet=True)
-    assert reads == ["free", "locked"]
-
-
-def test_a_resume_needs_all_of_the_state() -> None:
-    assert tuple(State.__dataclass_fields__) == run_folder.STATE

@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -292,3 +293,19 @@ def test_objections_before_a_run() -> None:
     for word in ("30 times", "0.5 tokens per parameter", "4 held-out rows", "optim.lr=0.1", "278 hours",
                  "halve batch", "make room", "save_every=200", "warmup_steps=101 is longer than the 100"):  # fmt: skip
         assert word in text
+
+
+def test_the_peak_is_not_measured_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products of 1 GFLOP/s, as fp16 on many CPUs: no size that takes longer than the time that is given."""
+    seen, clock = [], [0.0]
+
+    def slow(a: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        seen.append(len(a))
+        clock[0] += 2 * len(a) ** 3 / 1e9
+        return a
+
+    monkeypatch.setattr(torch, "mm", slow)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    assert measure_peak(PLAIN) == pytest.approx(1e9)
+    assert set(seen) == {128}
+    assert clock[0] < 0.4

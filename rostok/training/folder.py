@@ -17,20 +17,21 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from filelock import FileLock, Timeout
 from safetensors.torch import save
 from torch import Tensor, nn
 
 from rostok.errors import UserError, verb
-from rostok.files import flush_folder, write_file
+from rostok.files import check_folder, flush_folder, write_file
 from rostok.runs import (
     Run,
     complete_steps,
@@ -43,7 +44,8 @@ from rostok.runs import (
 )
 from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer
-from rostok.training.config import load_config
+from rostok.training.config import load_config, read_yaml
+from rostok.training.schedule import ScheduleConfig, change_of_plan
 
 
 class HasState(Protocol):
@@ -142,14 +144,19 @@ def put_back(run: Path) -> None:
 
 
 def sweep(run: Path) -> None:
-    """Delete what a killed process left half-done in a run folder: everything under a temporary name."""
+    """Delete what a killed process left half-done in a run folder: everything under a temporary name of ours."""
     with writing(run):
         put_back(run)
-        for path in [*run.glob(".*.tmp"), *run.glob(".*.old"), *run.glob(".*.replaced")]:
+        for path in [path for path in run.iterdir() if HIDDEN.fullmatch(path.name)]:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
+
+
+# The names under which files.py and save_step write before they rename.
+FILES = r"config\.yaml|tokenizer\.json|metrics\.jsonl|plan\.json|passport\.json|loss\.png|latest|best"
+HIDDEN = re.compile(rf"\.(step-\d+|{FILES})(\.\d+)?\.(tmp|old|replaced)")
 
 
 @contextlib.contextmanager
@@ -165,8 +172,13 @@ def writing(run: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def run_lock(run: Path) -> Iterator[None]:
-    """Hold the run folder for writing. Raises UserError when another process holds it."""
-    lock = FileLock(run / ".lock", timeout=0)
+    """Hold the run folder for writing. Raises UserError when another process holds it, or it is not a run's.
+
+    Of a start that is refused nothing is left: neither the lock file nor an empty folder.
+    """
+    refuse_foreign(run)
+    path = run / ".lock"
+    lock, new = FileLock(path, timeout=0), [place for place in (path, run) if not place.exists()]
     with writing(run):
         run.mkdir(parents=True, exist_ok=True)
         try:
@@ -176,7 +188,13 @@ def run_lock(run: Path) -> Iterator[None]:
                 f"another training is writing to {run}; wait for it, stop it, or give this one another name=..."
             ) from None
     with lock:
-        yield
+        try:
+            yield
+        except BaseException:
+            with contextlib.suppress(OSError):  # a folder that is not empty stays
+                for place in new:
+                    place.rmdir() if place.is_dir() else place.unlink()
+            raise
 
 
 def refuse_unwritable(run: Path) -> None:
@@ -188,12 +206,35 @@ def refuse_unwritable(run: Path) -> None:
         raise UserError(
             f"cannot write the run folder {run}: {parent}: {error.strerror}; choose another with out=FOLDER"
         ) from None
+    refuse_foreign(check_folder(run, "out=... name=..."))
+
+
+def refuse_foreign(run: Path) -> None:
+    """Raise UserError when `run` is a folder that holds files and is not a run's."""
+    if not run.is_dir() or complete_steps(run):
+        return
+    names = sorted(
+        path.name for path in run.iterdir() if path.name != ".lock" and not HIDDEN.fullmatch(path.name)
+    )
+    if names and not holds_settings(run / "config.yaml"):
+        raise UserError(
+            f"{run} is not a run of train.py (it holds {names[0]}); choose another folder with name=... or out=FOLDER"
+        )
+
+
+def holds_settings(path: Path) -> bool:
+    """Whether a file holds the settings of a run, as dump_yaml writes them."""
+    try:
+        settings = read_yaml(path)
+    except UserError:
+        return False
+    return {"name", "out", "data", "model", "optim", "schedule", "tokens"} <= settings.keys()
 
 
 def clear(run: Path) -> None:
     """Delete all that a training writes into a run folder, but for the lock. Raises UserError."""
     with writing(run):
-        for path in run.glob("step-*"):
+        for path in [path for path in run.iterdir() if re.fullmatch(r"step-\d+", path.name)]:
             discard(path)
         for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
             (run / name).unlink(missing_ok=True)
@@ -237,6 +278,13 @@ class Checkpoint:
     def tensors(self, name: str) -> dict[str, Tensor]:
         return read_tensors(self.folder, name, self.state)
 
+    def load_weights(self, model: nn.Module) -> None:
+        """Raises UserError for weights of another model."""
+        try:
+            model.load_state_dict(self.tensors("model.safetensors"))
+        except RuntimeError as error:
+            raise UserError(f"the weights in {self.folder} are not those of this model: {error}") from None
+
     @property
     def valid_loss(self) -> float:
         """The loss that was measured at this very step; infinite where none was."""
@@ -259,6 +307,13 @@ class Settings(Protocol):
     def init_from(self) -> str: ...
     @property
     def model(self) -> Any: ...
+    @property
+    def schedule(self) -> ScheduleConfig: ...
+    @property
+    def steps(self) -> int: ...
+
+
+C = TypeVar("C", bound=Settings)
 
 
 def open_checkpoint(config: Settings, say: Callable[[str], None]) -> Checkpoint | None:
@@ -279,8 +334,12 @@ def open_checkpoint(config: Settings, say: Callable[[str], None]) -> Checkpoint 
         raise UserError(
             f"{missing}; put it back, give this run another name=..., or replace the old one with --fresh"
         )
-    refuse_other_config(config, run, say)
+    old = refuse_other_config(config, run)
     checkpoint = read_checkpoint(find_step(run, "latest", say))
+    if old.tokens != config.tokens:
+        rate = change_of_plan(config.schedule, checkpoint.state["step"], old.steps, config.steps)
+        plan = f"planned for {old.tokens:,} tokens, from here on for {config.tokens:,}"
+        say(f"resume   {plan}" + (f": {rate}" if rate else ""))
     read_pointer(run, "best")
     read_metrics(run / "metrics.jsonl")
     return checkpoint
@@ -295,7 +354,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         what = missing[0] if missing else "optimizer.safetensors"
         raise UserError(
             f"{folder} is not a checkpoint to train on from ({what} is not in its state.json); "
-            f"begin a run of another name with its weights: name=... init_from={folder.parent}"
+            f"give this run another name=..., and init_from={folder.parent} to begin with its weights"
         )
     return Checkpoint(folder, saved)
 
@@ -318,12 +377,13 @@ FREE = {
 FREE |= {"early_stop", "save_every", "log_every", "keep", "tensorboard"}
 
 
-def refuse_other_config(config: Settings, run: Path, say: Callable[[str], None]) -> None:
-    """Raise UserError when a run of that name was made with settings that would have given another result.
+def refuse_other_config(config: C, run: Path) -> C:
+    """The settings with which the run was made. Raises UserError when they would have given another result.
 
     The data are compared by their hashes (see refuse_other_data), batch and accumulate by their product.
     """
-    new, old = (dataclasses.asdict(c) for c in (config, load_config(type(config), run / "config.yaml")))  # type: ignore
+    before = load_config(type(config), run / "config.yaml")
+    new, old = dataclasses.asdict(config), dataclasses.asdict(before)  # type: ignore[call-overload]
     if Path(new["init_from"]).resolve() == Path(old["init_from"]).resolve():
         old["init_from"] = new["init_from"]
     changed = [text for key in new if key not in FREE for text in differences(key, old[key], new[key])]
@@ -335,8 +395,7 @@ def refuse_other_config(config: Settings, run: Path, say: Callable[[str], None])
             f"{run} holds a run with other settings ({', '.join(changed)}); "
             f"give this one another name=..., or replace the old one with --fresh"
         )
-    if old["tokens"] != config.tokens:
-        say(f"resume   planned for {old['tokens']:,} tokens, from here on for {config.tokens:,}")
+    return before
 
 
 def differences(key: str, old: Any, new: Any) -> list[str]:
@@ -376,11 +435,6 @@ def load_init_weights(
         raise UserError(
             f"init_from={path} was trained with another tokenizer than that of {data.folder}; "
             f"prepare the data with its own: {verb('prepare')} --tokenizer {source.folder} ..."
-        )
-    if theirs["vocab_size"] != ours["vocab_size"]:
-        raise UserError(
-            f"init_from={path} has {theirs['vocab_size']} rows for the {ours['vocab_size']} tokens of its "
-            "tokenizer; a padded model can be sampled and measured, not trained on"
         )
     differing = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
     if differing:

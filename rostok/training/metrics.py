@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rostok.errors import UserError
+from rostok.files import replacing, write_file
 from rostok.runs import read_metrics
 
 
@@ -24,9 +25,7 @@ class MetricsLog:
         if active:
             old = read_metrics(path) if resume_at else []
             kept = [record for record in old if record["step"] <= resume_at]
-            temporary = path.with_name(f".{path.name}.tmp")
-            temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-            temporary.replace(path)
+            write_file(path, "".join(json.dumps(record) + "\n" for record in kept))
 
     def write(self, **record: Any) -> None:
         """Append one record. A full disk costs the record and one warning, not the run."""
@@ -73,9 +72,8 @@ def board_writer() -> Any:
 
 def plot_losses(runs: dict[str, Path], out: Path) -> None:
     """draw_losses into a PNG file."""
-    temporary = out.with_name(f".{out.name}.tmp")
-    draw_losses(runs).savefig(temporary, format="png", metadata={"Software": None})
-    temporary.replace(out)
+    with replacing(out) as beside:
+        draw_losses(runs).savefig(beside, format="png", metadata={"Software": None})
 
 
 def draw_losses(runs: dict[str, Path]) -> Any:

@@ -81,5 +81,5 @@ def read_starts(run: Path) -> list[dict[str, Any]]:
     """The entries so far, oldest first; none where there is no readable passport."""
     try:
         return list(json.loads((run / "passport.json").read_text(encoding="utf-8"))["starts"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []

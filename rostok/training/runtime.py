@@ -210,11 +210,17 @@ def uncompiled() -> contextlib.AbstractContextManager[object]:
     return torch.compiler.set_stance("force_eager")
 
 
-def measure_peak(runtime: Runtime, sizes: Sequence[int] = (1024, 2048), seconds: float = 0.3) -> float:
+def measure_peak(runtime: Runtime, sizes: Sequence[int] = (128, 1024, 2048), seconds: float = 0.3) -> float:
     """FLOP/s of square matmuls in the run's number format, at the best of some sizes (eight times as large on a GPU)
-    and of as many tries as fit into `seconds`: what this machine can do at best, measured now."""
+    and of as many tries as fit into `seconds`: what this machine can do at best, measured now.
+
+    A size whose first try would take longer than that is left out: fp16 on most CPUs takes seconds.
+    """
     scale, best = 8 if runtime.device.type == "cuda" else 1, 0.0
     for size in (scale * size for size in sizes):
+        flops = 2 * size**3
+        if best and flops / best > seconds:
+            break
         a = torch.ones(size, size, device=runtime.device, dtype=runtime.dtype)
         torch.mm(a, a)  # warms up
         until = time.perf_counter() + seconds
@@ -223,7 +229,7 @@ def measure_peak(runtime: Runtime, sizes: Sequence[int] = (1024, 2048), seconds:
             started = time.perf_counter()
             torch.mm(a, a)
             synchronise(runtime.device)
-            best = max(best, 2 * size**3 / (time.perf_counter() - started))
+            best = max(best, flops / (time.perf_counter() - started))
     return best
 
 

@@ -7,7 +7,6 @@ the same plans at the same steps, so its learning rates are the same bits.
 
 import json
 import math
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from rostok.errors import UserError
+from rostok.files import write_file
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,20 @@ def share_left(config: ScheduleConfig, progress: float) -> float:
     return config.final + (1.0 - config.final) * left
 
 
+def change_of_plan(config: ScheduleConfig, step: int, before: int, now: int) -> str:
+    """What becomes of the rate when a run of `before` steps goes on from `step` with a plan of `now` steps.
+
+    >>> change_of_plan(ScheduleConfig("linear", warmup_steps=0), 90, 100, 200)
+    'the rate is at 10% of its peak and goes on at 55%'
+    """
+    old, new = multiplier(config, min(step, before), before), multiplier(config, min(step, now), now)
+    return (
+        f"the rate is at {old:.0%} of its peak and goes on at {new:.0%}"
+        if f"{old:.0%}" != f"{new:.0%}"
+        else ""
+    )
+
+
 def check_schedule(config: ScheduleConfig, steps: int) -> None:
     """Raise UserError when the warm-up is longer than the run."""
     if config.warmup_steps > steps:
@@ -89,14 +103,14 @@ class StepPlan:
         self.revisions: dict[int, int] = {}  # after so many steps: so many in all
 
     def load(self) -> None:
-        """Take up the plans that earlier lives of this run have made. Raises UserError for a damaged file."""
+        """Read the plans that earlier starts of this run have made. Raises UserError for a damaged file."""
         if not self.budget or not self.path.is_file():
             return
         try:
             self.revisions = {int(at): int(n) for at, n in json.loads(self.path.read_text("utf-8")).items()}
             if any(n < 1 for n in self.revisions.values()):
                 raise ValueError
-        except (ValueError, TypeError, AttributeError, OverflowError):
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             raise UserError(
                 f"{self.path} is damaged; delete it and the steps are planned again from here"
             ) from None
@@ -107,8 +121,8 @@ class StepPlan:
         return min(self.most, self.revisions[max(known)]) if known else self.most
 
     def due(self, step: int, every: int) -> bool:
-        """Whether to revise after `step` steps: every so many, and after 2, 4, 8, ... since these may be long. Not
-        again where an earlier life of this run already did."""
+        """True every `every` steps and at powers of two (the first steps can be slow), unless a plan for this step is
+        already stored."""
         beat = step % every == 0 or step.bit_count() == 1
         return beat and self.budget > 0 and step > max(self.revisions, default=1)  # one step tells nothing
 
@@ -117,11 +131,6 @@ class StepPlan:
         self.revisions[step] = steps
         try:
             if write:
-                temporary = self.path.with_name(f".{self.path.name}.tmp")
-                with temporary.open("w", encoding="utf-8") as file:
-                    file.write(json.dumps(self.revisions) + "\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                temporary.replace(self.path)
+                write_file(self.path, json.dumps(self.revisions) + "\n", durable=True)
         except OSError as error:
             print(f"warning: cannot write {self.path}: {error.strerror}; going on without", file=sys.stderr)

@@ -20,7 +20,7 @@ import numpy as np
 from rostok.attention.languages import say
 from rostok.attention.reference import Array, forward, losses
 from rostok.errors import UserError
-from rostok.runs import Opened, open_run
+from rostok.runs import Opened, open_run, without_padding
 from rostok.text.tokenizer import Tokenizer, spell
 
 # The settings and tensors of model.py's GPT; head.weight and head.bias are also the window MLP's.
@@ -37,7 +37,6 @@ BLOCK = (
     "mlp.up",
     "mlp.down",
 )
-PER_ID = ("embed.weight", "head.weight", "head.bias")  # one row for each id
 TOLERANCE = 1e-5  # of row sums and of A·V against scaled_dot_product_attention, in float32
 
 
@@ -156,24 +155,6 @@ def names_of(config: Mapping[str, Any]) -> set[str]:
         {"head.weight"} if not config.get("tied", True) else set()
     )
     return names | {f"blocks.{i}.{part}.weight" for i in range(config["n_layer"]) for part in BLOCK}
-
-
-def without_padding(
-    weights: Mapping[str, Array], config: Mapping[str, Any], run: Opened
-) -> tuple[Mapping[str, Array], Mapping[str, Any]]:
-    """The model without the ids that only fill up its vocabulary: the tokenizer cannot spell them.
-
-    Raises UserError for a tokenizer of more ids than the model has.
-    """
-    own, size = run.tokenizer.vocab_size, int(config["vocab_size"])
-    if own > size:
-        raise UserError(
-            f"{run.folder / 'tokenizer.json'} has {own} ids, the model only {size}; put the run's own tokenizer back"
-        )
-    if own == size:
-        return weights, config
-    cut = {name: values[:own] for name, values in weights.items() if name in PER_ID}
-    return {**weights, **cut}, {**config, "vocab_size": own}
 
 
 @dataclass(frozen=True)
