@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from rostok.text.stories.plots import generate_stories
+
 ROOT = Path(__file__).parent.parent
 LINKED = ["configs", "docs", "rostok", *(path.name for path in ROOT.glob("*.py"))]
 
@@ -27,13 +29,25 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "data").mkdir()
     (folder / "data" / "README.md").symlink_to(ROOT / "data" / "README.md")
     (folder / "checkpoints").mkdir()
+    (folder / "book.txt").write_text("\n<|endoftext|>\n".join(generate_stories(60, 1)), encoding="utf-8")
     for shipped in ROOT.glob("checkpoints/*-mini"):
         (folder / "checkpoints" / shipped.name).symlink_to(shipped)
     return folder
 
 
+def small(word: str) -> str:
+    """A setting of a training at a size for a test."""
+    sizes = {"tokens": "4096", "eval_every": "2"}
+    return f"{key}={sizes[key]}" if "=" in word and (key := word.partition("=")[0]) in sizes else word
+
+
 def run(line: str, folder: Path) -> None:
-    words = shlex.split(line)
+    words = [small(word) for word in shlex.split(line)]
+    words += (
+        ["eval_rows=2", "schedule.warmup_steps=1"]
+        if words[1] == "train.py" and words[2] == "rostok-mini"
+        else []
+    )
     globbed = [
         name
         for word in words[1:]
