@@ -30,6 +30,11 @@ def choose_device(asked: str, local_rank: int = 0) -> tuple[torch.device, str]:
     return device, "the fastest that is there" if asked == "auto" else "as asked"
 
 
+def at_hand(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor where float64 can be computed: on the CPU for one on a device that has none (Apple's MPS)."""
+    return tensor.cpu() if tensor.device.type == "mps" else tensor
+
+
 def has_native_bf16(device: torch.device, cpuinfo: Path = CPUINFO) -> bool:
     """Whether the processor multiplies bf16 matrices itself: a GPU from Ampere on, a CPU with avx512_bf16, AMX or
     Arm's bf16. Elsewhere bf16 is emulated, several times slower than fp32."""

@@ -26,6 +26,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from rostok.devices import at_hand
 from rostok.errors import UserError
 
 Past = Literal["roll", "stop"]
@@ -392,11 +393,6 @@ def stream(
                 if texts and finish:
                     text += texts[i].close()
                 yield Token(i, id, text, finish=finish, **extra)
-
-
-def at_hand(logits: Tensor) -> Tensor:
-    """Logits where a token is chosen in float64: on the CPU for a device that has none (Apple's MPS)."""
-    return logits.cpu() if logits.device.type == "mps" else logits
 
 
 def pick(

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rostok.devices import at_hand
 from rostok.errors import UserError
 from rostok.measuring.targets import Losses, TargetList, Window
 
@@ -23,8 +24,7 @@ def nats_of(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
     The exponentials are float32, their sum and everything after it float64: equal logits give ln V to the last digit.
     """
-    if logits.device.type == "mps":  # it has no float64
-        logits, targets = logits.cpu(), targets.cpu()
+    logits, targets = at_hand(logits), at_hand(targets)
     shifted = logits.float()
     shifted = shifted - shifted.max(dim=-1, keepdim=True).values  # (T, V)
     chosen = shifted.gather(-1, targets[:, None])[:, 0].double()
