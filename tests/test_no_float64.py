@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 import train
@@ -65,7 +65,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gpu]:
     mode, plain_to = Gpu(), torch.Tensor.to
 
     def leave(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
-        with torch.utils._python_dispatch._disable_current_modes():
+        with _disable_current_modes():
             return tensor.clone()
 
     def to(tensor: torch.Tensor, *words: Any, **named: Any) -> torch.Tensor:
@@ -91,7 +91,7 @@ def test_the_mark_finds_float64(gpu: Gpu) -> None:
     with pytest.raises(NoFloat64, match="has no float64"):
         (weight * 2).double()
     with pytest.raises(NoFloat64, match="has no float64"):
-        weight * torch.ones(3, dtype=torch.float64)
+        torch.mul(weight, torch.ones(3, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("optimizer", ["muon", "adamw"])
