@@ -397,6 +397,7 @@ console.log(JSON.stringify(plain({
   cost: core.cost(512), window: [8, 16, 32, 64, 128, 256, 512].map(core.windowWeights), layer: core.ATTENTION_WEIGHTS,
   spread: big.map(core.spread), entropy: core.entropy(new Array(64).fill(1 / 64)),
   histogram: core.histogram([-9, 0.1, 0.2, 9], -1, 1, 4),
+  lettered: [[["◆", "⟨D0⟩", "⟨9A⟩⟨D0⟩", "⟨9A⟩", " x", "⟨F0⟩⟨9F⟩", "⟨98⟩⟨80⟩a"], [false, true, true, true, false, true, true]], [["⟨D0⟩"], [true]]].map((x) => core.lettered(...x)),
   visible: ["\\n", "\\t", " ", " Tom", "  ", "\\u0000", "\\u202e", "", "a b", "\\u007f", "\\u0085"].map(core.visible),
   number: [[1234567.891, 1, "en"], [1234567.891, 1, "ru"], [1234, 0, "ru"], [-0.0001, 2, "en"], [-3, 0, "ru"], [NaN, 1, "en"]].map((a) => core.number(...a)),
   hash: core.parseHash(core.formatHash({ lang: "ru", ex: "a&b=c#%", t: 0, none: undefined })), bad: core.parseHash("#%E0%A4%A=1&x"),
@@ -518,6 +519,7 @@ def test_node_mask_and_costs(node: dict[str, Any]) -> None:
 
 def test_node_words(node: dict[str, Any]) -> None:
     assert node["visible"] == ["⏎", "⇥", "␣", "Tom", "␣␣", "␀", "⟨202E⟩", "∅", "a b", "␡", "⟨85⟩"]
+    assert node["lettered"] == [["◆", "К₁", "К₂К₁", "К₂", " x", "😀₁₂", "😀₃₄a"], ["⟨D0⟩"]]
     assert node["number"] == ["1,234,567.9", "1\u00a0234\u00a0567,9", "1234", "0.00", "−3", "NaN"]
     assert node["hash"] == {"lang": "ru", "ex": "a&b=c#%", "t": "0"}
     assert node["bad"] == {}

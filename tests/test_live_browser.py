@@ -133,6 +133,22 @@ def test_typing_changes_everything(browser: PageBrowser, runs: dict[str, Subject
     assert browser.js("return document.querySelector('#text').value") == text
 
 
+def test_fast_typing_ends_on_the_last_token(browser: PageBrowser) -> None:
+    """Keys pressed while the model computes: the newest text wins, and its last token is the chosen one."""
+    browser.open("live", "lang=en")
+    browser.js("""const area = document.querySelector('#text');
+        for (const end of ['', 'Tom', 'Tom had', arguments[0]]) {
+            area.value = end;
+            area.dispatchEvent(new Event('input', { bubbles: true }));
+        }""", TEXT + " a kite")  # fmt: skip
+    browser.wait(
+        "return document.querySelector('#strip-a .tok:last-of-type').getAttribute('aria-selected') === 'true'"
+    )
+    chosen = browser.js("return Number(document.querySelector('#strip-a [aria-selected=true]').dataset.t)")
+    assert chosen == len(browser.all("#strip-a .tok")) - 1 > 12
+    assert browser.state()["t"] == str(chosen)
+
+
 def test_switching_off_shows_before_and_after(browser: PageBrowser, runs: dict[str, Subject]) -> None:
     browser.open("live", "lang=en&l=1&h=2&t=6")
     browser.wait("return document.querySelector('[data-key=off-head]')")
@@ -144,6 +160,7 @@ def test_switching_off_shows_before_and_after(browser: PageBrowser, runs: dict[s
     assert browser.state()["off"] == "1.2"
     assert browser.js("return document.querySelectorAll('.thumb.off').length") == 1
     assert len(browser.all("#next-a td.was.n")) == 5
+    assert "1.2" in browser.text(".focus-change")  # in sight in every section
     browser.click("[data-key=off-layer]")
     browser.click("[data-key=off-mlp]")
     browser.wait("return document.querySelectorAll('.thumb.off').length === 2")

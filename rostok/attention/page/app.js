@@ -165,7 +165,7 @@ async function load() {
   }, 0);
 }
 function showNew() {
-  state.t = clamp(state.t, 0, docOf(state.ex, state.run).text.T - 1);
+  if (!again) state.t = clamp(state.t, 0, docOf(state.ex, state.run).text.T - 1); // else a longer text is on its way
   facts();
   drawViewer();
   drawFocus();
@@ -218,7 +218,7 @@ function changed(patch, has) {
     drawFocus();
     return below();
   }
-  if (has("l", "h", "l2", "h2", "t", "under", "also", "hide")) {
+  if (has("l", "h", "l2", "h2", "t", "under", "also", "hide", "pin")) {
     if (has("under", "hide")) viewerControls();
     updateViewer();
     markHead();

@@ -1,7 +1,7 @@
 // Change it and see: heads, layers, kinds and MLPs switched off, keys closed, in a live page. The address keeps all of it.
 import { ask, anyChange, closedKeys, live, silentHeads, silentMlps, toggleKey } from "./live.js";
 import { $, button, el, num, percent, redraw, set, state, t } from "./ui.js";
-import { headName, maps, quoted } from "./documents.js";
+import { maps, quoted } from "./documents.js";
 import { front } from "./viewer.js";
 import { chance } from "./next.js";
 
@@ -78,36 +78,38 @@ const mean = (losses) => {
   const known = losses.nll.slice(1);
   return known.length ? known.reduce((a, b) => a + b, 0) / known.length : 0;
 };
-function effect({ doc, token }) {
-  // before beside after: the loss of the text, the guess after the chosen token
+export function guessBefore({ doc, token }) {
+  // the guess after the chosen token, before and now; "" where nothing is switched off
   const { losses, before } = doc;
-  if (!before) return el("p", { class: "small", text: t("change.hint") });
+  if (!before) return "";
   const last = token + 1 >= doc.text.T,
-    a = (last ? before.after : before.top[token + 1])[0],
-    b = (last ? losses.after : losses.top[token + 1])[0];
-  const vars = {
-    before: num(mean(before), 3),
-    after: num(mean(losses), 3),
-    diff: `${mean(losses) >= mean(before) ? "+" : ""}${num(mean(losses) - mean(before), 3)}`,
-  };
-  const guess = {
-    q: quoted(doc, token),
-    a: a[0].trim() || a[0],
-    pa: chance(a[1]),
-    b: b[0].trim() || b[0],
-    pb: chance(b[1]),
-  };
-  const off = [
-    ...silentHeads().map(([l, h]) => headName(l, h)),
+    [a, b] = [before, losses].map((x) => (last ? x.after : x.top[token + 1])[0]),
+    name = ([piece]) => piece.trim() || piece;
+  const vars = { q: quoted(doc, token), a: name(a), pa: chance(a[1]), b: name(b), pb: chance(b[1]) };
+  return t("change.guess", vars);
+}
+export const whatIsOff = () =>
+  [
+    ...silentHeads().map(([l, h]) => `${l + 1}.${h + 1}`),
     ...silentMlps().map((l) => t("change.mlp.name", { l: l + 1 })),
     ...closedKeys().map(([q, k]) => `${q} → ${k}`),
-  ];
+  ].join(t("list.comma"));
+function effect(panel) {
+  // before beside after: the loss of the text, the guess after the chosen token
+  const { losses, before } = panel.doc;
+  if (!before) return el("p", { class: "small", text: t("change.hint") });
+  const diff = mean(losses) - mean(before),
+    vars = {
+      before: num(mean(before), 3),
+      after: num(mean(losses), 3),
+      diff: `${diff >= 0 ? "+" : ""}${num(diff, 3)}`,
+    };
   return el(
     "div",
     { class: "callout lost", id: "effect", role: "status" },
-    el("p", {}, t("change.off"), " ", el("b", { text: off.join(t("list.comma")) })),
+    el("p", {}, t("change.off"), " ", el("b", { text: whatIsOff() })),
     el("p", { text: t("change.loss", vars) }),
-    el("p", { text: t("change.guess", guess) }),
+    el("p", { text: guessBefore(panel) }),
   );
 }
 export function drawChange() {
@@ -123,8 +125,8 @@ export function drawChange() {
   redraw(
     box,
     el("h3", { text: t("change.title") }),
-    el("div", { class: "row" }, ...switches(panel).filter(Boolean), look),
     effect(panel),
+    el("div", { class: "row" }, ...switches(panel).filter(Boolean), look),
     matterNote(),
   );
   if (focus) $(`[data-key="${focus}"]`, box)?.focus({ preventScroll: true });

@@ -217,6 +217,41 @@ export function visible(piece) {
   }).join("");
   return shown || "∅";
 }
+// Pieces that are parts of characters, told by the character: the bytes D0 and 9A of К as "К₁" and "К₂".
+export function lettered(pieces, partial) {
+  const out = [...pieces];
+  for (let from = 0; from < pieces.length; from++) {
+    if (!partial[from]) continue;
+    let to = from;
+    while (partial[to]) to++;
+    readLetters(pieces.slice(from, to)).forEach((text, i) => (out[from + i] = text));
+    from = to;
+  }
+  return out;
+}
+const bytesOf = (piece) =>
+  Array.from(piece.matchAll(/⟨([0-9A-F]{2})⟩|./gsu), ([all, hex]) => (hex ? parseInt(hex, 16) : all.charCodeAt(0)));
+const subscript = (n) => "₀₁₂₃₄₅₆₇₈₉"[n];
+function readLetters(pieces) {
+  // as they are where the bytes are not those of whole characters
+  const lists = pieces.map(bytesOf);
+  let text;
+  try {
+    text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(Uint8Array.from(lists.flat()));
+  } catch {
+    return pieces;
+  }
+  const owners = [...text].flatMap((c, at) => {
+    const n = new TextEncoder().encode(c).length;
+    return Array.from({ length: n }, (_, i) => ({ c, at, n, part: subscript(i + 1) }));
+  });
+  let next = 0;
+  return lists.map((list) => {
+    const own = owners.slice(next, (next += list.length)),
+      groups = [...new Set(own.map(({ at }) => at))].map((at) => own.filter((one) => one.at === at));
+    return groups.map((one) => one[0].c + (one.length < one[0].n ? one.map(({ part }) => part).join("") : "")).join("");
+  });
+}
 export const spaced = (piece) => piece.length > 1 && piece[0] === " " && piece[1] !== " ";
 export const escapeXml = (s) =>
   String(s)

@@ -1,5 +1,5 @@
 // The documents of the page, one run on one text each: found, decoded when first needed, and named.
-import { visible } from "./core.js";
+import { lettered, visible } from "./core.js";
 import { Weights, readSteps } from "./codec.js";
 import { compute, live, ownText, startLive, unread } from "./live.js";
 import { has, state, t } from "./ui.js";
@@ -18,7 +18,8 @@ export const viewOf = (doc) =>
     : doc.view;
 export const LAST = { token: 1e6 }; // the last token, whatever the text
 export const maps = (doc) => doc.model.n_layer > 0; // a window MLP has none
-const shownPieces = ({ text }) => text.pieces.map((p, i) => (text.start[i] ? "◆" : visible(p)));
+const shownPieces = ({ text }) =>
+  lettered(text.pieces, text.partial ?? []).map((p, i) => (text.start[i] ? "◆" : visible(p)));
 export function collect() {
   // what the page carries: documents, or runs that compute them
   for (const node of document.querySelectorAll("script.document")) {

@@ -1,6 +1,7 @@
 // The bar under the header: text, token, layer and head stay in reach in every section.
 import { $, button, el, num, picker, redraw, segment, set, state, t } from "./ui.js";
 import { docOf, headName, maps, quoted, runTitle, textTitle, texts } from "./documents.js";
+import { guessBefore, whatIsOff } from "./change.js";
 import { front } from "./viewer.js";
 
 const sides = () => [
@@ -37,6 +38,9 @@ export function drawFocus() {
     state.cmp === 1 ? segment(t("focus.of"), sides(), state.of ?? "a", (of) => set({ of })) : null,
     el("div", { class: "field" }, el("span", { class: "label", text: t("keys.token") }), before, here, after),
     maps(doc) ? picker(t("focus.head"), names, `${p.layer}.${p.head}`, pick) : null,
+    doc.before
+      ? el("p", { class: "focus-change" }, `${t("change.off")} `, el("b", { text: whatIsOff() }), `. ${guessBefore(p)}`)
+      : null,
   );
   if (held?.startsWith("focus-")) $(`[data-key="${held}"]`)?.focus({ preventScroll: true });
 }

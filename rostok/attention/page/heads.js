@@ -91,7 +91,7 @@ function dressThumb(node, doc, head, found) {
     off = live.on && isOff(head.layer, head.head);
   paintTile(node.firstChild.firstChild, doc.weights.pool(head.layer, head.head));
   const score = shown ? num(shown.v, 2) : "",
-    words = off ? t("change.is.off") : t(`kind.${kind}`),
+    words = off ? t("change.is.off") : t(`kind.${kind}.short`),
     moved = effect === undefined ? "" : t("matter.thumb", { x: num(effect, 2) }),
     now = [score, words, kind, off, moved].join();
   if (node.dressed === now) return;
@@ -205,7 +205,10 @@ function drawLarge() {
   const tops = panel.tops(4).map(([j, w]) => el("li", {}, el("bdi", { text: quoted(doc, j) }), ` ${num(w, 2)}`));
   canvas.setAttribute("aria-label", headName(panel.layer, panel.head));
   paintTile(canvas, maxPool(doc.weights.tile(panel.layer, panel.head), doc.text.T, 512));
-  canvas.onclick = (e) => set({ t: Math.floor((e.offsetY / canvas.clientHeight) * doc.text.T) });
+  canvas.onclick = (e) => {
+    const { top, height } = canvas.getBoundingClientRect();
+    set({ t: Math.floor(((e.clientY - top) / height) * doc.text.T) });
+  };
   redraw(
     box,
     el("h3", { text: `${headName(panel.layer, panel.head)}: ${kindsText(head).words}` }),

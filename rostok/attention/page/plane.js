@@ -187,7 +187,9 @@ function normSwitch() {
 export function drawPlane() {
   const now = planeNow(),
     body = $("#plane-body");
-  const plain = now.experiment === "start" && Math.max(...now.weights) < 0.7 ? "even" : now.experiment; // sharpness near 0
+  // with little sharpness the note of an arrangement would say what the numbers do not
+  const plain =
+    ["start", "long", "nobody"].includes(now.experiment) && Math.max(...now.weights) < 0.7 ? "even" : now.experiment;
   const note = state.norm === 1 && now.experiment === "long" ? "plane.note.norm" : `plane.note.${plain}`;
   const tools = el("div", { class: "row" }, ...["start", "zero", "long", "nobody"].map(experimentButton));
   const sharp = body.querySelector("#sharp");

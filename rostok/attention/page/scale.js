@@ -1,6 +1,6 @@
 // Why scores are divided by the root of d: the spread of a dot product, and the softmax that comes of it.
-import { dotSamples, entropy, histogram, random, softmax, spread } from "./core.js";
-import { $, el, later, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
+import { dotSamples, entropy, escapeXml, histogram, random, softmax, spread } from "./core.js";
+import { $, css, el, later, num, percent, redraw, saveButtons, set, slider, standAlone, state, sv, t } from "./ui.js";
 
 const SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
   KEYS = 64,
@@ -107,6 +107,28 @@ function chart(name, m, edge) {
     el("dl", { class: "mini" }, ...facts.map(fact)),
   );
 }
+function chartsSheet() {
+  // the four charts on one sheet, the two sides beside each other, each chart under its title
+  const width = 2 * (W + 40) + 40,
+    height = H + SOFT + 170,
+    ink = css("--ink"),
+    words = (x, y, text, size) => `<text x="${x}" y="${y}" font-size="${size}" fill="${ink}">${escapeXml(text)}</text>`;
+  const side = (figure, n) => {
+    const x = 40 + n * (W + 40);
+    let y = 40,
+      out = words(x, y, figure.querySelector("figcaption").textContent, 17);
+    for (const chart of figure.querySelectorAll("svg")) {
+      const one = standAlone(chart);
+      out += words(x, y + 26, chart.getAttribute("aria-label"), 12);
+      out += one.text.replace("<svg", `<svg x="${x}" y="${y + 36}"`);
+      y += one.height + 50;
+    }
+    return out;
+  };
+  const sides = [...document.querySelectorAll("#scale-charts figure")].map(side).join(""),
+    open = `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="sans-serif">`;
+  return { text: `${open}<rect width="100%" height="100%" fill="${css("--card")}"/>${sides}</svg>`, width, height };
+}
 export function drawScale() {
   if (moreSamples()) later(drawScale);
   const d = SIZES.includes(state.d) ? state.d : 64,
@@ -153,10 +175,7 @@ export function drawScale() {
       "div",
       { class: "controls" },
       bar,
-      saveButtons(
-        () => "scores",
-        () => standAlone($("#scale-charts .raw svg")),
-      ),
+      saveButtons(() => "scores", chartsSheet),
     ),
     charts,
     note,

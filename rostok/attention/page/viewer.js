@@ -289,6 +289,7 @@ export class Panel {
       this.dress(...this.inSight());
     }
     keepFocus(this.top, () => this.controls());
+    this.scroller.classList.toggle("follow", state.pin === 0); // the mouse chooses
     this.map();
     this.shares();
     drawKeys(this);
@@ -343,7 +344,11 @@ export class Panel {
         chosen: asking.includes(j),
         seen: mode === "seen" && ["seen", "pair"].includes(doc.losses?.class[j]),
       };
-      if (now.future !== future) tok.classList.toggle("future", future);
+      if (now.future !== future) {
+        tok.classList.toggle("future", future);
+        if (future) tok.setAttribute("aria-label", t("token.closed", { q: doc.shown[j] }));
+        else tok.removeAttribute("aria-label");
+      }
       if (now.seen !== next.seen) tok.classList.toggle("seen", next.seen);
       if (now.code !== next.code) {
         tok.style.backgroundColor = next.code > 0 ? rampCss(next.code) : "";
