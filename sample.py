@@ -12,17 +12,27 @@ All settings are explained in docs/sampling.md.
 """
 
 import argparse
-import io
 import json
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rostok.errors import Parser, UserError, run_main, standard_input
-from rostok.generation.session import MOST_TOKENS, interact, make_reader, paint, prompt_ids, put, sampling_of
+from rostok.errors import Parser, UserError, refuse_idle, run_main
+from rostok.generation.session import (
+    MOST_TOKENS,
+    interact,
+    make_reader,
+    note,
+    note_blank,
+    paint,
+    prompt_ids,
+    put,
+    sampling_of,
+    shown,
+)
+from rostok.text.reading import check_text, read_text, typed
 
 if TYPE_CHECKING:  # torch takes a second to import: --help and wrong words need not wait for it
     from rostok.generation.copies import Training
@@ -35,7 +45,7 @@ MOST_SAMPLES = 10_000  # hours of work for any model here; more is a slip of the
 # ---------------------------------------------------------------------------------------------------- the command line
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
+def parser_of() -> Parser:
     parser = Parser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -56,7 +66,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--stop", action="append", default=[], metavar="TEXT", help="end before this text; may be given several times")
     add("--past", choices=("roll", "stop"), default="roll", help="past the context: a shorter window, or stop (roll)")
     add("--json", action="store_true", help="one JSON record a text: ids, pieces, log-probabilities, speed")
-    add("--top-tokens", type=whole(0, 1000), metavar="N", help="show the N likeliest tokens at every step")
+    add("--top-tokens", type=whole(1, 1000), metavar="N", help="show the N likeliest tokens at every step")
     add("--trace", nargs="?", const="", metavar="FOLDER", help="how much is copied from the run's training shards")
     add("--compare", metavar="RUN2", help="show beside it what another run with the same tokenizer would say")
     add("--batch", type=whole(1, 1024), default=16, metavar="N", help="texts written at a time (16)")
@@ -66,6 +76,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--threads", type=whole(1, 1024), metavar="N", help="of the processor, at most (as many as it has cores)")
     add("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     # fmt: on
+    return parser
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Raises UserError, or ends with argparse's line, for words that do not go together."""
+    parser = parser_of()
     options = parser.parse_args(argv)
     if sum((options.prompt is not None, options.prompt_file is not None, options.interactive)) > 1:
         parser.error("--prompt, --prompt-file and --interactive exclude each other; give one of them")
@@ -75,6 +91,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         parser.error("--trace goes without --interactive, --compare and --top-tokens")
     if options.json and options.compare:
         parser.error("--json goes without --compare, which is a table; give one of them")
+    one_by_one = options.interactive or ((options.compare or options.top_tokens) and not options.json)
+    refuse_idle(parser.given(options), {"batch": (not one_by_one, "texts are written one at a time")})
+    choosing = parser.given(options) & {"seed", "samples", "top_k", "top_p", "min_p"}
+    if 0 <= options.temperature < 1e-6 and not options.interactive and choosing:
+        names = ", ".join("--" + name.replace("_", "-") for name in sorted(choosing))
+        note(f"at temperature 0 the likeliest token is taken: {names} changes no text")
+    options.prompt = options.prompt and typed(options.prompt, "--prompt")
+    options.stop = [typed(text, "--stop") for text in options.stop]
     return options
 
 
@@ -97,33 +121,46 @@ def whole(least: int, most: int) -> Any:
 
 def read_prompts(options: argparse.Namespace) -> list[str]:
     """The prompts that were asked for. Raises UserError for a file that cannot be read."""
-    if options.prompt_file is None:
-        return [options.prompt or ""]
     name = options.prompt_file
-    try:
-        data = standard_input().buffer.read() if name == "-" else Path(name).read_bytes()
-        text = io.StringIO(data.decode("utf-8-sig"), newline=None)  # U+2028 and the like end no line here
-        lines = [line.rstrip("\n") for line in text]
-    except (OSError, UnicodeDecodeError, ValueError) as error:
-        raise UserError(
-            f"cannot read prompts from {name}: {error}; wanted a UTF-8 text, one prompt a line"
-        ) from None
-    if name.endswith(".jsonl"):
-        lines = [json_prompt(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    prompts = [options.prompt or ""] if name is None else prompts_of(name)
+    note_blank(*prompts)
+    return prompts
+
+
+def prompts_of(name: str) -> list[str]:
+    """One prompt a line: of a .jsonl file, and where every line is a JSON object with a "prompt", its string."""
+    text = read_text(name).removesuffix("\n")
+    lines = text.split("\n") if text else []  # U+2028 and the like end no line here
+    pairs = [(line, f"{name}, line {n}") for n, line in enumerate(lines, 1) if line.strip()]
+    as_json = name.lower().endswith(".jsonl")
+    if (
+        not as_json
+        and pairs
+        and all(isinstance(parsed(line), dict) and "prompt" in parsed(line) for line, _ in pairs)
+    ):
+        as_json = True
+        note(f"{name} is read as JSON lines")
+    if as_json:
+        lines = [json_prompt(line, place) for line, place in pairs]
     if not lines:
         raise UserError(f"{name} holds no prompt; wanted one a line")
     return lines
 
 
-def json_prompt(line: str, where: str) -> str:
+def parsed(line: str) -> Any:
+    """What a line of JSON holds; None where it is not JSON."""
     try:
-        record = json.loads(line)
+        return json.loads(line)
     except (ValueError, RecursionError):
-        record = None
+        return None
+
+
+def json_prompt(line: str, where: str) -> str:
+    record = parsed(line)
     prompt = record.get("prompt") if isinstance(record, dict) else record
     if not isinstance(prompt, str):
         raise UserError(f'{where}: wanted a JSON string or {{"prompt": "..."}}. Got {line[:60]!r}')
-    return prompt
+    return check_text(prompt, where)
 
 
 # ---------------------------------------------------------------------------------------------------- models
@@ -231,13 +268,13 @@ def print_texts(run: "Run", options: argparse.Namespace, prompts: list[str]) -> 
     for first, part in batches(prompts, options):
         if alone:
             put(paint(part[0], "prompt"))
-            [writing] = write(run, options, part, first, lambda token: put(token.text))
+            [writing] = write(run, options, part, first, lambda token: put(shown(token.text)))
             put("\n")
             remark(writing)
             return [writing]
         for writing in write(run, options, part, first):
             put(
-                f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{writing.text}\n"
+                f"--- {writing.sample + 1} ({writing.finish})\n{paint(writing.prompt, 'prompt')}{shown(writing.text)}\n"
             )
             writings.append(writing)
     return writings
@@ -278,7 +315,7 @@ def print_choices(run: "Run", options: argparse.Namespace, prompts: list[str], o
                     put(step_table(run, token, step, watcher))
 
             [writing] = write(run, options, [prompt], first + i, show)
-            put(f"{paint(prompt, 'prompt')}{writing.text}\n")
+            put(f"{paint(prompt, 'prompt')}{shown(writing.text)}\n")
 
 
 class Watcher:
@@ -337,6 +374,10 @@ def main(argv: Sequence[str]) -> int:
         )
     if other and not options.top_tokens:
         options.top_tokens = 5
+    if options.past == "stop" and run.model.limit is None:
+        note(
+            f"{options.run} sees its last tokens only, so no text fills its context: --past stop has no effect"
+        )
     training = None
     if options.trace is not None:
         from rostok.generation.copies import open_training

@@ -55,7 +55,7 @@ from rostok.training.heldout import HeldOut
 from rostok.training.loader import Feed, RowLoader
 from rostok.training.metrics import board_writer
 from rostok.training.optim import OptimConfig, build_optimizer
-from rostok.training.preflight import check, fit_to_data, refuse_what_cannot_fit
+from rostok.training.preflight import check, fit_to_data, refuse_what_cannot_fit, refuse_without_effect
 from rostok.training.proof import verify_resume
 from rostok.training.ranks import Ranks, from_first_rank, on_rank_zero, process_group, ranks, sum_over_ranks
 from rostok.training.runtime import RuntimeConfig, choose_runtime, compile_parts, flops_per_token
@@ -416,6 +416,7 @@ class Training:
 def settings_of(path: Path, words: Sequence[str], ending: str = "") -> TrainConfig:
     """The settings of a run: a YAML file and words. A run without a name takes the file's, with `ending` behind it."""
     config = load_config(TrainConfig, path, words)
+    refuse_without_effect(config, words)
     name = path.stem if config.name == TrainConfig.name else config.name
     if name + ending != config.name:
         config = renamed(config, Path(config.out) / (name + ending), "type name=...")

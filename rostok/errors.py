@@ -3,7 +3,9 @@
 import argparse
 import contextlib
 import difflib
+import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -35,7 +37,8 @@ def refuse_idle(given: Collection[str], effects: Mapping[str, tuple[bool, str]])
     """Raise UserError for an option that was given and has no effect. effects: name -> (it has one, why not)."""
     for name, (has_effect, reason) in effects.items():
         if name in given and not has_effect:
-            raise UserError(f"--{name.replace('_', '-')} has no effect here: {reason}; leave it out")
+            word = name if "." in name else f"--{name.replace('_', '-')}"
+            raise UserError(f"{word} has no effect here: {reason}; leave it out")
 
 
 def nearest(word: str, names: Iterable[str]) -> str:
@@ -122,10 +125,24 @@ def end_signals() -> Iterator[None]:
 
 
 def standard_input() -> TextIO:
-    """sys.stdin. Raises UserError where the shell has closed it (<&-)."""
+    """sys.stdin, UTF-8 whatever the locale says. Raises UserError where the shell has closed it (<&-)."""
     if sys.stdin is None:
         raise UserError("standard input is closed; wanted text from it, e.g. < FILE")
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")
     return sys.stdin
+
+
+def visible(text: str) -> str:
+    r"""Text for a terminal: control characters, which can clear it or set its title, are written as \x1b.
+
+    >>> print(visible("red: \x1b[31m"))
+    red: \x1b[31m
+    """
+    return CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the line end and the tab
 
 
 def refuse(message: str) -> int:

@@ -430,6 +430,36 @@ def test_out_that_cannot_be_written(
     assert (tmp_path / "file").read_text() == "mine"
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["optim.muon_lr=1e-3"], "optim.muon_lr has no effect here: optim.kind is adamw; leave it out"),
+        (["optim={muon_momentum: 0.9}"], "optim.muon_momentum has no effect here"),
+        (["schedule.kind=cosine", "schedule.decay_share=0.2"], "schedule.decay_share has no effect here"),
+        (["schedule.kind=constant", "schedule.final=0.2"], "schedule.final has no effect here"),
+        (
+            ["model.kind=window-mlp", "probe.every=5"],
+            "probe.every has no effect here: a window-mlp has no heads",
+        ),
+        (["model.n_kv_head=0"], "model.n_kv_head must divide n_head. Got n_kv_head=0"),
+        (["model.d_mlp=0"], "model.d_mlp must be at least 1"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(
+    words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("c.yaml").write_text("optim:\n  kind: adamw\n")
+    with pytest.raises(UserError, match=message):
+        train.main(["c.yaml", *words])
+
+
+@pytest.mark.parametrize("flag", [["--fresh"], ["--check"], ["--grid", "seed=0,1"]])
+def test_verify_resume_stands_alone(flag: list[str]) -> None:
+    with pytest.raises(UserError, match=f"{flag[0]} has no effect here: --verify-resume takes a run"):
+        train.main(["--verify-resume", "run", *flag])
+
+
 def test_dates_and_large_seeds(tmp_path: Path) -> None:
     assert load_config(TrainConfig, None, ["seed=9007199254740993"]).seed == 9007199254740993  # 2^53 + 1
     assert load_config(TrainConfig, None, ["name=2024-99-99"]).name == "2024-99-99"

@@ -33,7 +33,7 @@ ROOM_OF = {
 ALSO = {
     "train": {"text": "the data", "runs": "the checkpoint it goes on from"},
     "compare": {"text": "the data", "runs": "it opens runs"},
-    "sample": {"runs": "it opens a run"},
+    "sample": {"runs": "it opens a run", "text": "it reads prompts"},
     "export": {"runs": "it opens a run", "text": "it carries the tokenizer over"},
 }
 

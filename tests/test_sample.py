@@ -4,6 +4,7 @@
 
 import io
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -13,9 +14,12 @@ import torch
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 import sample
+from conftest import write_state
 from model import build_model
+from rostok import runs
 from rostok.errors import run_main
 from rostok.generation import session
 from rostok.generation.copies import open_training
@@ -236,7 +240,7 @@ def test_a_stop_text_is_not_read_by_the_next_turn(say, monkeypatch):
         (["--json", "--interactive"], "goes without"),
         (["--trace", "--interactive"], "--trace goes without --interactive"),
         (["--json", "--compare", "no-such-run"], "--json goes without --compare"),
-        (["--prompt-file", "no-such-file"], "cannot read prompts from no-such-file"),
+        (["--prompt-file", "no-such-file"], "no-such-file cannot be read"),
         (["--compare", "no-such-run"], "there is no run folder no-such-run"),
         (["--seed", "x"], "invalid int value"),
         (["--nonsense"], "unrecognized arguments"),
@@ -252,7 +256,7 @@ def test_errors_are_one_line(say, words, message):
 def test_prompt_files_that_are_none(say, tmp_path):
     for name, content, message in (
         ("empty.txt", b"", "holds no prompt"),
-        ("binary.txt", b"\xff\xfe\x00", "wanted a UTF-8 text"),
+        ("binary.txt", b"\xff\xfe\x00", "byte 0xff at offset 0 is not UTF-8"),
         ("bad.jsonl", b'{"prompt": 3}\n', "line 1: wanted a JSON string"),
         ("deep.jsonl", b"[" * 100_000, "line 1: wanted a JSON string"),
     ):
@@ -292,3 +296,128 @@ def test_no_words_end_in_a_traceback(say, words):
     assert "Traceback" not in err
     if code == 2:
         assert "error: " in err.splitlines()[-1]
+
+
+# ------------------------------------------------------------------------------------ text from outside, options
+
+
+def test_text_is_utf8_by_every_way(say, tmp_path, monkeypatch):
+    """By word, by file, by standard input under any locale and by hand: the same prompt, the same text."""
+    words = ("--tokens", "6", "--json")
+    wanted = json.loads(say("--prompt", "Том had\nMia", *words)[1])["ids"]
+    (tmp_path / "p.jsonl").write_bytes('\ufeff{"prompt": "Том had\\nMia"}\r\n'.encode())
+    assert json.loads(say("--prompt-file", str(tmp_path / "p.jsonl"), *words)[1])["ids"] == wanted
+    stdin = io.TextIOWrapper(io.BytesIO('{"prompt": "Том had\\nMia"}\n'.encode()), encoding="ascii")
+    monkeypatch.setattr(sys, "stdin", stdin)
+    code, out, err = say("--prompt-file", "-", *words)
+    assert (code, json.loads(out)["ids"]) == (0, wanted)
+    assert "note: - is read as JSON lines" in err
+    lines = "Том\n".encode() + b"caf\xe9\n/quit\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines), encoding="latin-1"))
+    code, out, err = say("--interactive", "--tokens", "2")
+    assert code == 0
+    assert out.startswith("Том")
+    assert "error: standard input: byte 0xe9 at offset 3 is not UTF-8" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--prompt", "caf\udce9"], "--prompt: byte 0xe9"),
+        (["--stop", "caf\udce9"], "--stop: byte 0xe9"),
+        (["--interactive", "--batch", "2"], "--batch has no effect here: texts are written one at a time"),
+        (["--top-tokens", "2", "--batch", "2"], "--batch has no effect here"),
+        (["--top-tokens", "0"], "must be a whole number of 1 or more"),
+    ],
+)
+def test_what_is_refused_and_not_guessed(say, words, message):
+    code, out, err = say(*words)
+    assert (code, out) == (2, "")
+    assert message in err.splitlines()[-1]
+
+
+def test_half_a_character_in_a_prompt(say, tmp_path):
+    (tmp_path / "p.jsonl").write_text('"a\\ud83d"\n')
+    assert (
+        "line 1: a text holds half a character (U+D83D)" in say("--prompt-file", str(tmp_path / "p.jsonl"))[2]
+    )
+
+
+def test_what_is_said_of_a_prompt_and_of_options(say, monkeypatch, tiny_window_run):
+    assert "note: the prompt ends in a blank" in say("--prompt", "Tom had ", "--tokens", "2")[2]
+    assert "note" not in say("--prompt", "Tom had", "--tokens", "2")[2]
+    told = say("--temperature", "0", "--seed", "3", "--top-k", "5", "--tokens", "2")[2]
+    assert "note: at temperature 0 the likeliest token is taken: --seed, --top-k changes no text" in told
+    assert "--past stop has no effect" in say("--past", "stop", "--tokens", "2", folder=tiny_window_run)[2]
+    assert "note: --compile has no effect here" in say("--compile", "--tokens", "2")[2]
+    monkeypatch.setenv("PATH", "/none")
+    monkeypatch.delenv("CXX", raising=False)
+    code, _, err = say("--compile", "--tokens", "2", "--weights", "int8")
+    assert code == 0
+    assert "no C++ compiler is installed" in err
+
+
+def test_no_control_characters_reach_a_terminal(say, monkeypatch):
+    """A prompt can hold what clears a terminal or sets its title; a file gets the text as it is."""
+    prompt = "Tom\x1b]0;title\x07\x9b2J\thad\n"
+    assert say("--prompt", prompt, "--tokens", "2")[1].startswith(prompt)
+    monkeypatch.setattr(sys.stdout.__class__, "isatty", lambda _: True)
+    out = say("--prompt", prompt, "--tokens", "2")[1]
+    assert out.startswith("\x1b[2mTom\\x1b]0;title\\x07\\x9b2J\thad\n\x1b[0m")
+    assert session.shown("\x1b[31mä") == "\\x1b[31mä"
+
+
+def test_ids_that_only_pad_a_vocabulary_are_never_drawn(say, tiny_run, tmp_path):
+    """Forty rows that the tokenizer cannot spell, all of them likelier than any of its own."""
+    wide = Path(shutil.copytree(tiny_run, tmp_path / "wide"))
+    step = runs.find_step(wide)
+    state, tensors = runs.read_state(step), runs.read_tensors(step, "model.safetensors")
+    tensors["embed.weight"] = torch.cat((tensors["embed.weight"], torch.full((40, 32), 9.0)))
+    state["model"]["vocab_size"] += 40
+    save_file(tensors, step / "model.safetensors")
+    del state["sha256"]["model.safetensors"]
+    write_state(step / "state.json", state)
+    words = ("--prompt", "Tom", "--tokens", "20", "--temperature", "1", "--json", "--top-tokens", "3")
+    for record in zip(*(say(*words, folder=run)[1].splitlines() for run in (tiny_run, wide)), strict=True):
+        plain, padded = map(json.loads, record)
+        assert [padded[key] for key in ("ids", "logprobs", "top")] == [
+            plain[key] for key in ("ids", "logprobs", "top")
+        ]
+
+
+def test_every_option_does_something_or_says_so(say, tmp_path, monkeypatch, tiny_window_run):
+    """In each way to use sample.py: another text, a word on stderr, or a refusal."""
+    (tmp_path / "p.txt").write_text("Mia\n")
+    how = {"batch", "no_cache", "weights", "device", "threads", "help", "run"}  # how the same text is made
+    values = {
+        "prompt": "Mia",
+        "prompt_file": str(tmp_path / "p.txt"),
+        "samples": "2",
+        "tokens": "30",
+        "seed": "5",
+    }
+    values |= {
+        "temperature": "1.7",
+        "top_k": "1",
+        "top_p": "0.01",
+        "min_p": "0.99",
+        "repetition_penalty": "9",
+    }
+    values |= {"stop": "a", "past": "stop", "top_tokens": "2", "compare": str(tiny_window_run)}
+    flags = {"interactive", "json", "trace", "compile"}
+    names = {action.dest for action in sample.parser_of()._actions}
+    assert names == how | values.keys() | flags
+    for mode in ((), ("--json",), ("--top-tokens", "1"), ("--interactive",)):
+
+        def outcome(*words: str, mode: tuple[str, ...] = mode) -> tuple[int, str, list[str]]:
+            monkeypatch.setattr(sys, "stdin", io.StringIO("Tom had\n"))
+            code, out, err = say(*mode, "--tokens", "40", *words)
+            out = re.sub(r'"(seconds|tokens_per_second|seed)": [\d.]+', "", out)
+            return code, out, [line for line in err.splitlines() if not line.startswith("[")]
+
+        plain = outcome()
+        for name in sorted(names - how):
+            flag = "--" + name.replace("_", "-")
+            words = [flag, values[name]] if name in values else [flag]
+            if flag not in mode:
+                assert outcome(*words) != plain, (mode, words)

@@ -8,7 +8,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rostok.errors import UserError, standard_input
+from rostok.errors import UserError, standard_input, visible
+from rostok.text.reading import decode_bytes
 
 if TYPE_CHECKING:
     from rostok.generation.generate import Reader, Sampling
@@ -19,14 +20,23 @@ MOST_TOKENS = 1_000_000  # hours of work for any model here; more is a slip of t
 HELP = "/temp 0.5, /top-k 40, /top-p 0.95, /tokens 100, /seed 7, /undo, /new, /quit; other lines are text to continue"
 
 
+def shown(text: str) -> str:
+    """A text of the model or the user: as it is, but without control characters on a terminal."""
+    return visible(text) if sys.stdout.isatty() else text
+
+
 def paint(text: str, colour: str) -> str:
-    """Colours only on a terminal."""
-    return f"{COLOURS[colour]}{text}{COLOURS['end']}" if text and sys.stdout.isatty() else text
+    """`shown`, in a colour on a terminal."""
+    return f"{COLOURS[colour]}{shown(text)}{COLOURS['end']}" if text and sys.stdout.isatty() else text
 
 
 def put(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def sampling_of(options: argparse.Namespace) -> "Sampling":
@@ -36,26 +46,35 @@ def sampling_of(options: argparse.Namespace) -> "Sampling":
     return Sampling(**{name: getattr(options, name) for name in names})
 
 
+def note_blank(*prompts: str) -> None:
+    """Say that a blank at the end makes a text worse: a token begins with its blank, so none fits after this one."""
+    if any(prompt.endswith(" ") for prompt in prompts):
+        note("the prompt ends in a blank, but words begin with theirs; leave it out")
+
+
 def prompt_ids(run: "Run", prompt: str) -> list[int]:
     return [run.tokenizer.start_id, *run.tokenizer.encode(prompt)]
 
 
 def make_reader(run: "Run", rows: list[list[int]], options: argparse.Namespace) -> "Reader":
     """A Reader that says on stderr, once, that a text has outgrown the context."""
+    from rostok.devices import choose_device, missing_compiler
     from rostok.generation.generate import CompiledSteps, Reader
     from rostok.generation.quantize import compiles
 
     said = False
-    compiled = options.compile and compiles(run.model)
+    missing = missing_compiler(choose_device(options.device)[0]) if options.compile else ""
+    compiled = options.compile and not missing and compiles(run.model)
     model: Any = CompiledSteps(run.model) if compiled else run.model
+    if options.compile and not compiled:
+        note(f"--compile has no effect here: {missing or 'these single steps are compiled already'}")
 
-    def notice(_row: int, shown: int) -> None:
+    def notice(_row: int, seen: int) -> None:
         nonlocal said
         if not said:
-            print(
-                f"note: the text is longer than the context of {model.limit} tokens; the model now sees "
-                f"its first token and the last {shown - 1} (--past stop ends there)",
-                file=sys.stderr,
+            note(
+                f"the text is longer than the context of {model.limit} tokens; the model now sees "
+                f"its first token and the last {seen - 1} (--past stop ends there)"
             )
         said = True
 
@@ -116,9 +135,10 @@ class Session:
         from rostok.generation.generate import TextStream, stream
 
         tokenizer, options = self.run.tokenizer, self.options
+        note_blank(line)
         self.marks.append(len(self.reader.rows[0]))
         self.reader.append(0, *tokenizer.encode(line))
-        begun, shown = len(self.reader.rows[0]), ""
+        begun, written = len(self.reader.rows[0]), ""
         text = TextStream(tokenizer.token_bytes, options.stop)
         sampling, end = sampling_of(options), tokenizer.start_id
         tokens = stream(
@@ -126,16 +146,18 @@ class Session:
         )
         put(paint(line, "prompt"))
         for token in tokens:
-            put(token.text)
-            shown += token.text
+            put(shown(token.text))
+            written += token.text
             if token.finish == "end":
-                print("\nnote: the model ended the text here; type on, or /new", file=sys.stderr)
+                print(file=sys.stderr)
+                note("the model ended the text here; type on, or /new")
                 del self.reader.rows[0][-1]  # so that the next line goes on with this text
             if token.finish == "stop":  # the next line goes on with what was shown, without the stop text
                 self.reader.cut(0, begun)
-                self.reader.append(0, *tokenizer.encode(shown))
+                self.reader.append(0, *tokenizer.encode(written))
             if token.finish == "context":
-                print("\nnote: the context is full; /undo, /new, or start with --past roll", file=sys.stderr)
+                print(file=sys.stderr)
+                note("the context is full; /undo, /new, or start with --past roll")
         put("\n")
         self.turn += 1
 
@@ -146,6 +168,7 @@ def interact(run: "Run", options: argparse.Namespace) -> None:
     while True:
         try:
             line = input("> " if stdin.isatty() else "")
+            line = decode_bytes(line.encode("utf-8", "surrogateescape"), "standard input")
             if not session.answer(line):
                 return
         except UserError as error:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rostok.errors import UserError, close_output, verb
+from rostok.errors import UserError, close_output, verb, visible
 from rostok.generation.generate import Sampling, generate
 from rostok.runs import read_metrics
 from rostok.text.advice import prompt_for, quoted
@@ -108,7 +108,7 @@ class Console:
         training.model.train()
         text = training.tokenizer.decode([i for i in result[0].ids if i != start])
         self.write(sample=text)
-        self.tell("         | " + " ".join(text.split()))
+        self.tell("         | " + visible(" ".join(text.split())))
 
     def speed(self) -> dict[str, float]:
         """Tokens a second since the last time, and the share of the machine's own matmul peak."""

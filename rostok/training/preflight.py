@@ -9,14 +9,17 @@ import dataclasses
 import math
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rostok.devices import machine_memory
-from rostok.errors import UserError, verb
+from rostok.errors import UserError, refuse_idle, verb
+from rostok.measuring.recipes import flat
 from rostok.text.advice import hint_for, training_for, typed_out
 from rostok.text.shards import Data
 from rostok.text.tokenizer import Tokenizer
+from rostok.training.config import parse_words
 from rostok.training.console import describe
 from rostok.training.folder import Checkpoint
 from rostok.training.runtime import measure_peak, peak_memory
@@ -35,6 +38,20 @@ def fit_to_data(config: Any, data: Data, tokenizer: Tokenizer) -> Any:
             )
     model = dataclasses.replace(config.model, **found)
     return dataclasses.replace(config, model=model)
+
+
+def refuse_without_effect(config: Any, words: Sequence[str]) -> None:
+    """Raise UserError for a setting that was typed and does nothing beside the others. A file may hold such ones."""
+    optim, schedule, kind = config.optim, config.schedule, config.model.kind
+    muon = (optim.kind == "muon", f"optim.kind is {optim.kind}")
+    effects = {
+        "optim.muon_lr": muon,
+        "optim.muon_momentum": muon,
+        "schedule.decay_share": (schedule.kind == "wsd", f"schedule.kind is {schedule.kind}"),
+        "schedule.final": (schedule.kind != "constant", "schedule.kind is constant"),
+        "probe.every": (kind == "gpt" or not config.probe.every, f"a {kind} has no heads"),
+    }
+    refuse_idle(flat(parse_words(words)), effects)
 
 
 class Sizes(Protocol):
