@@ -228,7 +228,7 @@ def compare_skills(options: argparse.Namespace) -> tuple[dict[str, Any], str]:
     with full_precision():
         pairs, columns = ask_all(items, runs, rows_of(given, runs), training, offsets)
     result = tabulate_skills(items, pairs, columns, with_new_words(items, training, runs[0].tokenizer))
-    return result, show_items(items, columns, options.show) if options.show else skills_text(
+    return result, show_items(items, columns, options.show) if options.show is not None else skills_text(
         result, options.wide
     )
 
@@ -320,7 +320,7 @@ def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_js
 
 def main(argv: Sequence[str]) -> int:
     options = options_of(argv, __doc__)
-    if options.skills:
+    if options.skills is not None:
         result, text = compare_skills(options)
         files, table = {}, skills_csv(result)
     else:

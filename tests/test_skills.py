@@ -18,6 +18,7 @@ from rostok.measuring.skills.ask import chosen_items
 from rostok.measuring.skills.items import Item, hash_of, read_items, write_items
 from rostok.measuring.skills.scoring import Found, Pair, count_pairs, encode_item, encode_items, score_pairs
 from rostok.measuring.skills.sets import SETS, make_items
+from rostok.measuring.skills.shares import paired_interval, share_interval
 from rostok.measuring.skills.table import show_items, skills_csv, skills_text, tabulate_skills
 from rostok.measuring.skills.world import frames, sections
 from rostok.text.stories.plots import generate_stories
@@ -206,10 +207,15 @@ def test_own_items_and_blimp(tmp_path: Path) -> None:
     ("content", "wanted"),
     [
         ("", "holds no items"),
-        ("{}", "line 1: KeyError"),
-        ("[1", "line 1: JSONDecodeError"),
+        ("{}", "line 1: there is no prefix"),
+        ("[1", "line 1: Expecting"),
         ('{"prefix": "a", "good": 1, "bad": "b"}', "not a string"),
         ('{"prefix": "a", "good": "", "bad": "b"}', "is empty"),
+        ('{"prefix": "a", "good": "b", "bad": "b"}', "are the same"),
+        ('{"prefix": "a", "good": "\\ud800", "bad": "b"}', "surrogates not allowed"),
+        ('{"sentence_good": 1, "sentence_bad": "b"}', "not a string"),
+        ('{"sentence_good": "a"}', "there is no sentence_bad"),
+        ("null", "not an object"),
     ],
 )
 def test_items_that_cannot_be_read(tmp_path: Path, content: str, wanted: str) -> None:
@@ -252,13 +258,56 @@ def test_the_table_marks_what_a_trigram_can_do_and_keeps_unequal_pairs_apart() -
     assert "run above chance: easy, hard" in text
     assert "flat at chance: easy, hard" in text
     assert "easy *" in text
-    assert "trigram: 0.0% [0.0%, 0.0%], below chance" in text
+    assert "trigram: 0.0% [0.0%, 32.4%], below chance" in text
     assert "worse than run" in text
     assert max(map(len, text.split("\n\n")[1].splitlines())) <= 80
     assert skills_csv(told).count("\n") == 1 + 3 * 4
     shown = show_items(items, columns, "hard", 2)
     assert shown.count("run prefers true, by 0.50 nats") == 2
     assert shown.count("flat prefers neither") == 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 8, 240])
+def test_intervals_of_shares_against_a_search(n: int) -> None:
+    """Wilson: every p from which the share is less than 1.96 deviations away. A wrong 3 of 3 proves nothing."""
+    grid = np.linspace(0, 1, 200_001)
+    for right in {0, 1, n // 2, n}:
+        near = grid[np.abs(right / n - grid) <= 1.959963985 * np.sqrt(grid * (1 - grid) / n)]
+        drawn = np.repeat([1.0, 0.0], [right, n - right])[None]
+        assert share_interval(drawn) == pytest.approx((near[0], near[-1]), abs=1e-4)
+    assert share_interval(np.ones((1, 1))) is None
+
+
+def test_paired_intervals_cover_the_truth() -> None:
+    """2,000 studies of 60 pairs with known shares: at least 93 % of the intervals hold the truth."""
+    rng = np.random.default_rng(0)
+    for both, only, other in ((0.5, 0.2, 0.1), (0.3, 0.05, 0.05), (0.0, 0.9, 0.05)):
+        held = 0
+        for _ in range(2000):
+            drawn = rng.choice(4, 60, p=(both, only, other, 1 - both - only - other))
+            first, second = np.isin(drawn, (0, 1))[None] * 1.0, np.isin(drawn, (0, 2))[None] * 1.0
+            low, high = paired_interval(first, second) or (0, 0)
+            held += low <= only - other <= high
+        assert held >= 0.93 * 2000
+    assert (paired_interval(np.ones((1, 3)), np.zeros((1, 3))) or (1, 1))[0] < 0
+    low, high = share_interval(np.array([[1.0] * 400, [0.9] * 400, [1.0] * 400])) or (0, 0)
+    assert (low, high) == (pytest.approx(0.9667 - 4.3027 * 0.1 / 3, abs=1e-4), 1.0)  # Student's t, 2 degrees
+
+
+def test_a_continuation_must_begin_at_a_token() -> None:
+    tokenizer = train_tokenizer(TEXTS * 3, 290)
+    joined = next(w for w in ("had", "ball", "Tom", "kite") if len(tokenizer.encode(w)) == 1)
+    with pytest.raises(UserError, match="becomes one token"):
+        encode_item(Item(joined[:-1], joined[-1], "zzz"), tokenizer)
+
+
+def test_signs_that_steer_a_terminal_are_written_out(tmp_path: Path) -> None:
+    line = {"prefix": "\x1b[31mred", "good": " b", "bad": " c", "skill": "a\nb\x1b"}
+    (tmp_path / "x.jsonl").write_text("\ufeff" + json.dumps(line), encoding="utf-8")
+    [item] = read_items(tmp_path / "x.jsonl")
+    assert item.skill == "a b"
+    found = Found(np.zeros(1), np.ones(1))
+    assert "\x1b" not in show_items([item], {"run": [found]}, "a b")
 
 
 def test_encoding_keeps_the_order_of_items() -> None:

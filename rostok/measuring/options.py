@@ -61,16 +61,23 @@ def refuse_without_use(options: argparse.Namespace) -> None:
             raise UserError(
                 f"{flag} has no use with --protocol disjoint, which has windows of its own; leave it out"
             )
-    if options.show and not options.skills:
+    if options.skills is None and options.show is not None:
         raise UserError("--show SKILL shows items of --skills; give --skills too")
-    if options.skills and (options.out or options.context_sweep):
-        raise UserError(
-            "--skills prints a table of its own, as --json and --csv too; leave the other files out"
-        )
+    if options.skills is not None:
+        refuse_beside_skills(options)
     if options.at_targets is not None and options.at == 0 and not (options.out or options.json):
         raise UserError("--at-targets has no use with --at 0; leave one of them out")
     options.at = 8 if options.at is None else options.at
     options.at_targets = 5000 if options.at_targets is None else options.at_targets
+
+
+def refuse_beside_skills(options: argparse.Namespace) -> None:
+    """Refuse what --skills has no use for: it scores pairs, not held-out texts. Raises UserError."""
+    names = ("out", "context_sweep", "texts", "stride", "at", "at_targets")
+    useless = [f"--{name.replace('_', '-')}" for name in names if getattr(options, name) is not None]
+    useless += ["--protocol"] if options.protocol == "disjoint" else []
+    if useless:
+        raise UserError(f"--skills has no use for {', '.join(useless)}; leave it out")
 
 
 def count(text: str) -> int:

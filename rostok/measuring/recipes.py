@@ -6,26 +6,44 @@
 The user names a row, or runs whose settings differ in `seed` alone are put together.
 """
 
+import os
+import re
+import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rostok.errors import UserError
 from rostok.runs import Run
 
+LONGEST = 40  # signs of a row's name
+COUNTING = re.compile("uniform|unigram|bigram|trigram|[0-9]+-gram")  # rows that compare.py adds
+SAME_RECIPE = ("seed", "out", "data.path")  # settings that may differ among the seeds of a recipe
+
 
 def named_runs(words: Sequence[str]) -> list[tuple[str | None, str]]:
-    """The run folders that the words mean, each with the row that the user put it in (None: by itself)."""
+    """The run folders that the words mean, each with the row that the user put it in (None: by itself).
+
+    Raises UserError for a name that cannot be printed in a table, and a run that is named twice in a row.
+    """
     found: list[tuple[str | None, str]] = []
     for word in words:
         name, equals, paths = word.partition("=")
-        if equals and not Path(word).exists():
+        if equals and not os.path.exists(word):
             if not name or not all(paths.split(",")):
-                raise UserError(f"wanted NAME=RUN,RUN,... for a row of several seeds. Got {word}")
-            found += [(name, path) for path in paths.split(",")]
+                raise UserError(f"wanted NAME=RUN,RUN,... for a row of several seeds. Got {word!a}")
+            if len(name) > LONGEST or not name.isprintable():
+                raise UserError(f"a row's name is one line of {LONGEST} signs at most. Got {name[:60]!a}")
+            found += [(name, os.path.expanduser(path)) for path in paths.split(",")]
         else:
             found.append((None, word))
+    for row, path in found:
+        if row is not None and found.count((row, path)) > 1:
+            raise UserError(f"{path} is named twice; a run is one seed and counts once")
     return found
+
+
+def remark(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def row_names(runs: Sequence[Run]) -> list[str]:
@@ -38,15 +56,37 @@ def row_names(runs: Sequence[Run]) -> list[str]:
 
 
 def rows_of(given: Sequence[tuple[str | None, str]], runs: Sequence[Run]) -> list[tuple[str, list[int]]]:
-    """The rows of the table, in the order of their first runs: (name, indices of its runs)."""
+    """The rows of the table, in the order of their first runs: (name, indices of its runs).
+
+    Raises UserError for a name that another row has, and for a row whose runs are different models or one and the same.
+    """
     free = [i for i, (row, _) in enumerate(given) if row is None]
     rows = [
         (name, [free[k] for k in group])
         for name, group in grouped(row_names([runs[i] for i in free]), [runs[i].config for i in free])
     ]
     for row in dict.fromkeys(row for row, _ in given if row is not None):
-        rows.append((row, [i for i, (other, _) in enumerate(given) if other == row]))
+        group = [i for i, (other, _) in enumerate(given) if other == row]
+        refuse_mixture(row, [runs[i] for i in group])
+        rows.append((row, group))
+    names, own = [name for name, _ in rows], {row for row, _ in given}
+    for name in names:
+        if COUNTING.fullmatch(name) or (name in own and names.count(name) > 1):
+            raise UserError(f"two rows would be named {name}; name one otherwise: NAME=RUN,RUN,...")
     return sorted(rows, key=lambda row: row[1][0])
+
+
+def refuse_mixture(row: str, runs: Sequence[Run]) -> None:
+    """A row is one recipe with several seeds. Raises UserError for different models or a run twice; remarks others."""
+    if len({run.step_folder.resolve() for run in runs}) < len(runs):
+        raise UserError(f"the row {row} names a run twice; a run is one seed and counts once")
+    if any(run.state["model"] != runs[0].state["model"] for run in runs):
+        raise UserError(
+            f"the runs of the row {row} are different models; a row is one recipe with several seeds"
+        )
+    others = [name for name in differing([run.config for run in runs]) if name not in SAME_RECIPE]
+    if others:
+        remark(f"note: the runs of {row} differ in {', '.join(others)} too, not in their seed alone")
 
 
 def settings_of(rows: Sequence[tuple[str, list[int]]], runs: Sequence[Run]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from rostok.errors import UserError
 
-BLIMP = ("sentence_good", "sentence_bad")
+OWN, BLIMP = ("prefix", "good", "bad"), ("sentence_good", "sentence_bad")
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def hash_of(items: Sequence[Item]) -> str:
 def read_items(path: Path) -> list[Item]:
     """The items of a JSONL file, ours or BLiMP's. Raises UserError with the line that is wrong."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").split("\n")  # U+2028 and the like end no line here
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}; wanted a JSONL file of items") from None
     items = [read_item(line, path, number) for number, line in enumerate(lines, 1) if line.strip()]
@@ -54,19 +54,30 @@ def read_items(path: Path) -> list[Item]:
 def read_item(line: str, path: Path, number: int) -> Item:
     try:
         entry = json.loads(line)
-        if (
-            "sentence_good" in entry
-        ):  # BLiMP: whole sentences after ◆ and a blank, as lm-evaluation-harness has them
-            texts, skill, grade = ("", *(f" {entry[name]}" for name in BLIMP)), entry.get("UID"), ""
-        else:
-            texts, skill = (entry["prefix"], entry["good"], entry["bad"]), entry.get("skill")
-            grade = str(entry.get("grade", ""))
-        found = Item(texts[0], texts[1], texts[2], str(skill or path.stem), grade)
-        if not all(isinstance(text, str) for text in (found.prefix, found.good, found.bad)):
-            raise TypeError("a text is not a string")
-        if not found.good or not found.bad:
-            raise ValueError("a continuation is empty")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        wanted = '{"prefix": ..., "good": ..., "bad": ...} or {"sentence_good": ..., "sentence_bad": ...}'
-        raise UserError(f"{path}, line {number}: {type(error).__name__} {error}; wanted {wanted}") from None
-    return found
+        if not isinstance(entry, dict):
+            raise ValueError("it is not an object")
+        blimp = "sentence_good" in entry
+        prefix, good, bad = ("", *map(entry.__getitem__, BLIMP)) if blimp else map(entry.__getitem__, OWN)
+        if not all(isinstance(text, str) for text in (prefix, good, bad)):
+            raise ValueError("a text is not a string")
+        if not good or not bad or good == bad:
+            raise ValueError("a continuation is empty" if good != bad else "both continuations are the same")
+        "".join((prefix, good, bad)).encode()
+    except KeyError as error:
+        raise refuse(path, number, f"there is no {error.args[0]}") from None
+    except (ValueError, RecursionError) as error:
+        raise refuse(path, number, str(error)) from None
+    if blimp:  # whole sentences after ◆ and a blank, as lm-evaluation-harness has them
+        return Item("", f" {good}", f" {bad}", word(entry.get("UID")) or path.stem)
+    return Item(prefix, good, bad, word(entry.get("skill")) or path.stem, word(entry.get("grade")))
+
+
+def word(value: object) -> str:
+    """A skill's or a grade's name in one line of ordinary characters."""
+    text = "" if value is None else str(value)
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
+
+
+def refuse(path: Path, number: int, why: str) -> UserError:
+    wanted = '{"prefix": ..., "good": ..., "bad": ...} or {"sentence_good": ..., "sentence_bad": ...}'
+    return UserError(f"{path}, line {number}: {why}; wanted {wanted}")

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rostok.errors import UserError
 from rostok.measuring.ngrams import NGram
 from rostok.measuring.score import device_of, nats_of
 from rostok.measuring.skills.items import Item
@@ -57,6 +58,7 @@ def encode_items(items: Sequence[Item], tokenizer: Tokenizer) -> list[Pair]:
 
 
 def encode_item(item: Item, tokenizer: Tokenizer) -> Pair:
+    """Raises UserError where the prefix's last token and the continuation become one token."""
     prefix = item.prefix.rstrip()
     space = item.prefix[
         len(prefix) :
@@ -65,7 +67,13 @@ def encode_item(item: Item, tokenizer: Tokenizer) -> Pair:
     texts = (prefix + space + item.good, prefix + space + item.bad)
     good, bad = ([tokenizer.start_id, *tokenizer.encode(text)] for text in texts)
     sizes = [len((space + text).encode()) for text in (item.good, item.bad)]
-    return Pair(good, bad, len(good) - 1 - n_prefix, len(bad) - 1 - n_prefix, sizes[0], sizes[1])
+    n_good, n_bad = len(good) - 1 - n_prefix, len(bad) - 1 - n_prefix
+    if n_good < 1 or n_bad < 1:
+        raise UserError(
+            f"{item.good!r} or {item.bad!r} becomes one token with the end of {item.prefix[-30:]!r}; begin the "
+            "continuations earlier, at a blank"
+        )
+    return Pair(good, bad, n_good, n_bad, sizes[0], sizes[1])
 
 
 @torch.inference_mode()

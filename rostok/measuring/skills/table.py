@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from rostok.measuring.intervals import mean_interval
-from rostok.measuring.seeds import difference, spread_of_mean
 from rostok.measuring.skills.items import Item, hash_of
 from rostok.measuring.skills.scoring import Found, Pair
+from rostok.measuring.skills.shares import paired_interval, share_interval
 from rostok.measuring.tables import csv_text, plain_table
 
 LOCAL = 0.60
@@ -85,21 +84,8 @@ def measure(
     if first is not None:
         other = np.stack([each.right[mine] for each in first])
         result["difference"] = float(right.mean() - other.mean())
-        if n > 1 and len(right) > 1 and len(other) > 1:
-            both = difference(right, other, np.ones(n))
-            result["difference_interval"] = (both.low, both.high)
-        else:
-            result["difference_interval"] = mean_interval(right.mean(0) - other.mean(0), np.arange(n))
+        result["difference_interval"] = paired_interval(right, other)
     return result
-
-
-def share_interval(right: np.ndarray) -> tuple[float, float] | None:
-    """95 % interval of a share over items, or over items and seeds where there are several."""
-    if right.shape[1] < 2:
-        return None
-    if len(right) > 1:
-        return spread_of_mean(right, np.ones(right.shape[1]))
-    return mean_interval(right[0], np.arange(right.shape[1]))
 
 
 def skills_text(result: Mapping[str, Any], wide: bool = False) -> str:
@@ -117,14 +103,8 @@ def skills_text(result: Mapping[str, Any], wide: bool = False) -> str:
         "*         the trigram is above 60 % on a grade: not in the total. unequal: other numbers of tokens, apart",
         "chance    a 95 % interval holds 50 %; of twenty skills at chance about one seems above or below by luck",
     ]
-    return "\n\n".join(
-        [
-            "\n".join(words),
-            plain_table(head, lines, None if wide else 80),
-            total_words(result),
-            skill_words(result),
-        ]
-    )
+    table = plain_table(head, lines, None if wide else 80)
+    return "\n\n".join(filter(None, ["\n".join(words), table, total_words(result), skill_words(result)]))
 
 
 def share(one: Mapping[str, Any]) -> str:
@@ -188,7 +168,8 @@ def skill_words(result: Mapping[str, Any]) -> str:
             if row["models"][name]["interval"]:
                 found[against_chance(row["models"][name])].append(row["skill"])
         told = "; ".join(f"{where}: {', '.join(skills)}" for where, skills in found.items() if skills)
-        lines.append(f"{name} {told}")
+        if told:
+            lines.append(f"{name} {told}")
     return "\n".join(lines)
 
 
@@ -216,10 +197,16 @@ def show_items(
     parts = []
     for i in chosen:
         item = items[i]
-        lines = [f"{item.skill}, {item.grade}: {item.prefix}", f"   true{item.good}   false{item.bad}"]
+        lines = [f"{item.skill}, {item.grade}: {plain(item.prefix)}"]
+        lines.append(f"   true{plain(item.good)}   false{plain(item.bad)}")
         for name, found in columns.items():
             margin = found[0].bad[i] - found[0].good[i]
             word = "true" if margin > 0 else "false" if margin < 0 else "neither"
             lines.append(f"   {name} prefers {word}, by {abs(margin):.2f} nats")
         parts.append("\n".join(lines))
     return "\n\n".join(parts)
+
+
+def plain(text: str) -> str:
+    """Text from a file with its control characters written as escapes."""
+    return "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in text)
