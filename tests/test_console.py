@@ -22,12 +22,14 @@ from conftest import ROOT, tiny_words
 from model import GPTConfig, WindowMLPConfig, build_model
 from rostok import devices
 from rostok.errors import UserError, run_main
+from rostok.measuring.ngrams import fit_ngrams, joined
+from rostok.measuring.targets import target_list
 from rostok.runs import find_step, load_run, read_metrics, read_state
 from rostok.text.shards import Data
 from rostok.training import passport, preflight
 from rostok.training.config import load_config
 from rostok.training.loader import evaluation_rows
-from rostok.training.metrics import MetricsLog, plot_losses
+from rostok.training.metrics import MetricsLog, draw_losses, plot_losses
 from train import TrainConfig
 
 
@@ -346,3 +348,22 @@ def test_no_words_of_prepare_end_in_a_traceback(tmp_path, monkeypatch, capsys, w
     assert code in (0, 2)
     assert code == 0 or "error: " in told.strip().split("\n")[-1]
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_loss_png_has_lines_for_guessing_and_the_trigram(tiny_run: Path, tiny_data: Data) -> None:
+    """The trigram's level, counted here by hand: its model on the first held-out tokens, each text alone."""
+    records = read_metrics(tiny_run / "metrics.jsonl")
+    (level,) = [record for record in records if "trigram" in record]
+    assert level["guessing"] == pytest.approx(math.log(tiny_data.vocab_size))
+    figure = draw_losses({"tiny": tiny_run / "metrics.jsonl"})
+    axes = figure.axes[0]
+    flat = [line.get_ydata()[0] for line in axes.get_lines() if len(set(line.get_ydata())) == 1]
+    assert {level["guessing"], level["trigram"]} <= set(flat)
+    assert axes.get_xlabel() == "training tokens, thousand"
+
+    train, valid = tiny_data.split("train"), tiny_data.split("valid")
+    counted = joined(train.text(i) for i in range(len(train)))
+    model = fit_ngrams(*counted, tiny_data.vocab_size, 0, (3,))["trigram"]
+    texts = [valid.text(i) for i in range(len(valid))]
+    losses = model.losses(target_list(texts, 0)).nats[: 8 * 32]  # eval_rows x context
+    assert level["trigram"] == pytest.approx(losses.mean(), abs=0.02)

@@ -8,6 +8,7 @@ from measured import entries_of, random_texts
 
 from rostok.errors import UserError
 from rostok.measuring import report
+from rostok.measuring.figures import looks
 from rostok.measuring.targets import (
     target_list,
 )
@@ -62,3 +63,9 @@ def test_rows_of_other_targets_are_refused_and_other_tokens_of_the_same_text_are
     assert result["rows"][1]["difference"] == pytest.approx((1 - 2) / math.log(2) / 2)
     assert "perplexity" not in report.as_text(result)
     assert "only bits per byte can be compared" in report.as_text(result)
+
+
+def test_a_figure_of_forty_lines_has_no_two_that_look_alike() -> None:
+    """Ten colours are not enough: the 11th line would be taken for the first."""
+    seen = {(look["color"], look["ls"], look["lw"]) for look in looks(40)}
+    assert len(seen) == 40

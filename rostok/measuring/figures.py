@@ -16,9 +16,9 @@ def draw_positions(result: dict[str, Any]) -> bytes:
     bins, names = result["by_position"]["bins"], result["by_position"]["names"]
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    for k, name in enumerate(names):
+    for k, (name, look) in enumerate(zip(names, looks(len(names)), strict=True)):
         middles = [(bin_["first"] * bin_["last"]) ** 0.5 for bin_ in bins]
-        axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name))
+        axes.plot(middles, [bin_["nats"][k] for bin_ in bins], marker="o", ms=3, label=plain(name), **look)
     return png(figure, "position in the text (1: right after ◆)", "Loss by position, held-out text")
 
 
@@ -28,13 +28,22 @@ def draw_sweep(result: dict[str, Any]) -> bytes:
 
     figure = Figure(figsize=(8, 4.5), dpi=120, layout="constrained")
     axes = figure.add_subplot()
-    for curve in result["sweep"]["curves"]:
+    curves = result["sweep"]["curves"]
+    for curve, look in zip(curves, looks(len(curves)), strict=True):
         shown, nats = [p["shown"] for p in curve["points"]], [p["nats"] for p in curve["points"]]
-        line = axes.plot(shown, nats, marker="o", ms=4, label=plain(curve["name"]))[0]
+        line = axes.plot(shown, nats, marker="o", ms=4, label=plain(curve["name"]), **look)[0]
         if all(p["interval"] for p in curve["points"]):
             low, high = zip(*(p["interval"] for p in curve["points"]), strict=True)
             axes.fill_between(shown, low, high, color=line.get_color(), alpha=0.15, lw=0)
     return png(figure, "tokens shown before each target", "Loss against context, held-out text")
+
+
+def looks(count: int) -> list[dict[str, Any]]:
+    """A look for each of `count` lines, no two alike: ten colours, then the same ones dashed, dotted, ..."""
+    styles = ("-", "--", ":", "-.")
+    return [
+        {"color": f"C{k % 10}", "ls": styles[k // 10 % 4], "lw": 1.5 if k < 40 else 3} for k in range(count)
+    ]
 
 
 def plain(name: str) -> str:
@@ -49,7 +58,12 @@ def png(figure: Any, xlabel: str, title: str) -> bytes:
     axes.set(xlabel=xlabel, ylabel="nats per token", title=title)
     axes.xaxis.set_major_formatter("{x:.0f}")
     axes.grid(alpha=0.25)
-    axes.legend(frameon=False)
+    lines = len(axes.get_lines())
+    if lines > 8:  # beside the curves, not on them
+        figure.legend(loc="outside right upper", frameon=False, fontsize="small", ncols=1 + (lines - 1) // 22)
+        figure.set_size_inches(10, 4.5 if lines <= 22 else 5.5)
+    else:
+        axes.legend(frameon=False)
     out = io.BytesIO()
     figure.savefig(
         out, format="png", metadata={"Software": None}

@@ -108,7 +108,7 @@ def draw_losses(runs: dict[str, Path]) -> Any:
     unit, divisor = ("M", 1e6) if most >= 200_000 else ("thousand", 1e3)
     axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / divisor:g}")
     axes.set(xlabel=f"training tokens, {unit}", ylabel="loss, nats a token")
-    axes.margins(x=0.07)  # the last value stays inside
+    axes.set_xlim(0, 1.07 * most or 1)  # the last value stays inside
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize="small", ncols=1 if len(runs) <= 8 else 2)
