@@ -28,6 +28,7 @@ from rostok.runs import find_step, load_run, read_metrics, read_state
 from rostok.text.shards import Data
 from rostok.training import passport, preflight
 from rostok.training.config import load_config
+from rostok.training.heldout import trigram_loss
 from rostok.training.loader import evaluation_rows
 from rostok.training.metrics import MetricsLog, draw_losses, plot_losses
 from train import TrainConfig
@@ -361,9 +362,11 @@ def test_loss_png_has_lines_for_guessing_and_the_trigram(tiny_run: Path, tiny_da
     assert {level["guessing"], level["trigram"]} <= set(flat)
     assert axes.get_xlabel() == "training tokens, thousand"
 
+
+def test_the_trigram_of_the_data_is_that_of_compare(tiny_data: Data) -> None:
+    """The same counts as compare.py's row, over all held-out targets."""
     train, valid = tiny_data.split("train"), tiny_data.split("valid")
     counted = joined(train.text(i) for i in range(len(train)))
-    model = fit_ngrams(*counted, tiny_data.vocab_size, 0, (3,))["trigram"]
-    texts = [valid.text(i) for i in range(len(valid))]
-    losses = model.losses(target_list(texts, 0)).nats[: 8 * 32]  # eval_rows x context
-    assert level["trigram"] == pytest.approx(losses.mean(), abs=0.02)
+    model = fit_ngrams(*counted, tiny_data.vocab_size, 0, (2, 3, 5))["trigram"]
+    targets = target_list([valid.text(i) for i in range(len(valid))], 0)
+    assert trigram_loss(tiny_data, 0, len(targets)) == pytest.approx(model.losses(targets).nats.mean())
