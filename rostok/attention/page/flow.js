@@ -6,17 +6,18 @@ import { front } from "./viewer.js";
 
 const DRAWN = 0.01, // paths below are not drawn
   LAYER = 34,
-  COLUMN = 62,
+  WIDE = 1040, // of the picture, where the columns find room
   MARGIN = { left: 70, top: 20, bottom: 46 };
 let drawnFlow = ""; // the document and token that are drawn
 
 function flowPicture(doc, token, found) {
   const L = doc.model.n_layer,
     edges = found.edges.filter(([, , , share]) => share >= DRAWN),
-    tokens = [...new Set([token, ...edges.map(([, s]) => s)])].sort((a, b) => a - b);
-  const x = (j) => MARGIN.left + (tokens.indexOf(j) + 0.5) * COLUMN,
+    tokens = [...new Set([token, ...edges.map(([, s]) => s)])].sort((a, b) => a - b),
+    column = Math.max(38, Math.min(62, (WIDE - MARGIN.left) / tokens.length));
+  const x = (j) => MARGIN.left + (tokens.indexOf(j) + 0.5) * column,
     y = (layer) => MARGIN.top + (L - layer) * LAYER,
-    width = MARGIN.left + tokens.length * COLUMN,
+    width = MARGIN.left + tokens.length * column,
     height = MARGIN.top + L * LAYER + MARGIN.bottom;
   const line = ([l, s, q, share]) => {
     const [x1, y1, x2, y2] = [x(s), y(l), x(q), y(l + 1)],
@@ -33,7 +34,7 @@ function flowPicture(doc, token, found) {
     sv("text", { class: "tick", x: 4, y: y(l) + 4, text: l ? t("way.after", { l }) : t("way.embed") });
   const label = (j) => {
     const more = { class: "flow-token", x: x(j), y: y(0) + 24, "text-anchor": "middle", "data-t": j };
-    return sv("text", { ...more, text: quoted(doc, j).slice(0, 8) });
+    return sv("text", { ...more, text: quoted(doc, j).slice(0, Math.floor(column / 8)) });
   };
   return sv(
     "svg",
@@ -78,4 +79,5 @@ export async function drawFlow() {
     el("p", { class: "small", text: t("flow.sources") }),
     sourcesTable(doc, found),
   );
+  picture.parentNode.scrollLeft = picture.parentNode.scrollWidth; // the chosen token is at the right
 }
