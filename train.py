@@ -81,9 +81,7 @@ class TrainConfig:
     name: Annotated[str, "the run folder is OUT/NAME"] = "run"
     out: Annotated[Folder, "the folder of run folders"] = "checkpoints"
     data: DataConfig = field(default_factory=DataConfig)
-    model: Annotated[GPTConfig | WindowMLPConfig, Field(discriminator="kind")] = field(
-        default_factory=GPTConfig
-    )
+    model: Annotated[GPTConfig | WindowMLPConfig, Field(discriminator="kind")] = GPTConfig()  # noqa: RUF009
     init_from: Annotated[Folder, "a run whose weights this one begins with; empty: random ones"] = ""
     optim: OptimConfig = field(default_factory=OptimConfig)
     schedule: ScheduleConfig = field(default_factory=ScheduleConfig)

@@ -221,7 +221,7 @@ def test_int8_and_bf16_are_near(model):
             continue
         other = prepare_for_generation(other, weights)
         after = other(ids).float().log_softmax(-1)
-        divergence = (before.exp() * (before - after)).sum(-1).mean().item()  # KL, nats a token
+        divergence = (before.exp() * (before - after)).sum(-1).mean().item()  # KL, nats per token
         assert 0 <= divergence < most
         assert len(greedy(other, [[0, 1, 2]], 40)[0]) == 40
     assert best_weights(torch.device("meta")) == "fp32"

@@ -51,7 +51,7 @@ def ids_of(config: GPTConfig, rows: int, size: int) -> torch.Tensor:
 
 
 def divergence(want: torch.Tensor, got: torch.Tensor) -> float:
-    """KL, nats a token."""
+    """KL, nats per token."""
     a, b = want.log_softmax(-1), got.log_softmax(-1)
     return (a.exp() * (a - b)).sum(-1).mean().item()
 

@@ -102,5 +102,5 @@ def spike(losses: list[float], loss: float) -> float:
     """How many standard deviations `loss` lies above the losses before it; 0 while there are fewer than 20 of them."""
     if len(losses) < 20:
         return 0.0
-    spread = max(statistics.stdev(losses), 0.02)  # a very quiet stretch is no reason for alarm
+    spread = max(statistics.stdev(losses), 0.02)  # no alarm in a very quiet stretch
     return (loss - statistics.fmean(losses)) / spread

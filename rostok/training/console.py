@@ -33,7 +33,7 @@ class Speaker:
         self.quiet = quiet
 
     def __call__(self, text: str) -> None:
-        """Print a line. A reader that went away (head, a full disk) is no reason to lose a run."""
+        """Print a line. A reader that went away (head, a full disk) does not end a run."""
         if not self.quiet:
             try:
                 print(text, flush=True)
@@ -135,7 +135,7 @@ class Console:
 
     def plot(self) -> None:
         self.plotted = time.perf_counter()
-        with contextlib.suppress(OSError, UserError):  # a picture is no reason to lose a run
+        with contextlib.suppress(OSError, UserError):  # a picture does not end a run
             plot_losses({self.config.name: self.run / "metrics.jsonl"}, self.run / "loss.png")
 
     def trigram(self) -> float:
@@ -197,7 +197,7 @@ def beside(loss: float, trigram: float) -> str:
     """A loss beside that of a model that only counts which token follows which two."""
     apart = f"the best checkpoint is {abs(loss - trigram):.2f}"
     words = f"{apart} better" if loss < trigram else f"{apart} worse: train longer, or on more text"
-    return f"trigram  {trigram:.4f} nats a token, by counting alone; {words}"
+    return f"trigram  {trigram:.4f} nats per token, by counting alone; {words}"
 
 
 def summary(training: Trained, trigram: float) -> str:
@@ -205,8 +205,8 @@ def summary(training: Trained, trigram: float) -> str:
     why = " (stopped early: no new best)" if 0 < training.config.early_stop <= state.stale else ""
     return (
         f"\ntrained  {state.tokens:,} tokens in {state.seconds:,.0f} s{why}\n"
-        f"held out {scores['valid_loss']:.4f} nats a token, perplexity {scores['perplexity']:.2f}, "
-        f"{scores['bits_per_byte']:.4f} bits a byte (best {state.best:.4f})\n"
+        f"held out {scores['valid_loss']:.4f} nats per token, perplexity {scores['perplexity']:.2f}, "
+        f"{scores['bits_per_byte']:.4f} bits per byte (best {state.best:.4f})\n"
         f"{beside(state.best, trigram)}\n"
         f"saved    {training.run}\n"
         f"losses   {training.run / 'loss.png'}\n"

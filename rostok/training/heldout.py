@@ -24,14 +24,14 @@ class HeldOut:
     ) -> None:
         ids, targets = evaluation_rows(split, context, rows)
         lengths = np.array([len(tokenizer.token_bytes(i)) for i in range(tokenizer.vocab_size)])
-        lengths[tokenizer.start_id] = 0  # ◆ is no text: it has no bytes, and bits per byte leave its nats out
+        lengths[tokenizer.start_id] = 0  # ◆ has no bytes: bits per byte leave its nats out
         self.rows, self.count, self.bytes = len(ids), targets.size, int(lengths[targets].sum())
         self.ids, self.targets = ids[place.rank :: place.world], targets[place.rank :: place.world]
         self.start_id, self.batch = tokenizer.start_id, batch
 
     @torch.no_grad()
     def evaluate(self, model: nn.Module, runtime: Runtime) -> dict[str, float]:
-        """Loss (nats a token), perplexity and bits per byte; summed in float64, the same on every process."""
+        """Loss (nats per token), perplexity and bits per byte; summed in float64, the same on every process."""
         model.eval()
         sums = torch.zeros(2, dtype=torch.float64)  # nats of all targets, nats of the targets that are text
         for first in range(0, len(self.ids), self.batch):
@@ -54,7 +54,7 @@ class HeldOut:
 
 
 def trigram_loss(data: Data, start_id: int, targets: int, fit_tokens: int = 2_000_000) -> float:
-    """What a trigram costs, nats a token, on the first `targets` held-out tokens, about those of HeldOut.
+    """What a trigram costs, nats per token, on the first `targets` held-out tokens, about those of HeldOut.
 
     It counts the first `fit_tokens` tokens of the training text: 6 seconds at most.
     """

@@ -107,7 +107,7 @@ def draw_losses(runs: dict[str, Path]) -> Any:
         axes.axhline(level, color="grey", lw=1, ls=style, label=words)
     unit, divisor = ("M", 1e6) if most >= 200_000 else ("thousand", 1e3)
     axes.xaxis.set_major_formatter(lambda tokens, _: f"{tokens / divisor:g}")
-    axes.set(xlabel=f"training tokens, {unit}", ylabel="loss, nats a token")
+    axes.set(xlabel=f"training tokens, {unit}", ylabel="loss, nats per token")
     axes.set_xlim(0, 1.07 * most or 1)  # the last value stays inside
     axes.grid(alpha=0.25)
     if axes.get_legend_handles_labels()[0]:
