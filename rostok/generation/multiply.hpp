@@ -1,7 +1,7 @@
 // y = x w^T on a CPU for few rows of x or many; x in float32, w in float32, bfloat16 or 8 bits.
 //
-// 1. Weights lie in panels of 16 outputs; in a panel the inputs come one group after the other, and a group holds U inputs
-//    of each output. A panel is read from front to back while its 16 sums stay in registers.
+// 1. Weights lie in panels of 16 outputs. For each group of U inputs a panel holds the weights of all 16 outputs; then
+//    comes the next group. A panel is read from front to back while its 16 sums stay in registers.
 //
 //        panel of outputs 0..15                                 panel of outputs 16..31
 //        | inputs 0..U-1          | inputs U..2U-1      | ...   | ...
@@ -10,12 +10,12 @@
 //    U is 1 for float32, 2 for bfloat16, 4 for int8.
 // 2. Several rows share the weights that were read: a tile is R rows by P panels.
 // 3. Each sum runs over its inputs in order, whatever R and P are: what a row becomes does not depend on its neighbours.
-//    Sums of int8 are exact, so there all forms of the machine give the same integers.
+//    int8 sums are integers without rounding: every processor gets the same.
 // 4. Inputs are float32 beside float32 weights; beside the others they are rounded to bfloat16 (where the processor
 //    multiplies that) or to 8 bits with one scale a row.
 //
-// Forms, chosen by the compiler's own macros: AVX-512 (with VNNI, bf16, AMX), AVX2 and FMA, Arm NEON (with dot product),
-// plain C++. Each struct of "how to multiply" holds its own.
+// The compiler's own macros choose the instructions: AVX-512 (with VNNI, bf16, AMX), AVX2 and FMA, Arm NEON (with dot
+// product), plain C++. Each number format is one struct below; the code for each processor is inside it.
 
 #pragma once
 #include <algorithm>

@@ -1,12 +1,13 @@
-"""A GPT whose steps are single calls of token_step.cpp, on a CPU; and a Linear of the same products.
+"""PackedGPT, a GPT whose steps are single calls of token_step.cpp, on a CPU; PackedLinear, a Linear in the same C++.
 
     packed = PackedGPT(model, torch.int8)            # or torch.float32, torch.bfloat16; `model` is a GPT
     logits = packed(ids, cache=cache, last=True)     # as the GPT's own call; no gradients
 
-1. weights are packed into panels of 16 outputs as token_step.cpp draws them; int8 has one scale an output
+1. weights are packed into panels of 16 outputs as multiply.hpp shows; int8 has one scale an output
 2. activations are float32 beside float32 weights, else rounded to bfloat16 or to 8 bits, each row by itself
 3. keys and values are float32 beside float32 weights, else bfloat16
-4. a step takes one thread or all of torch's, whatever was faster in the last steps (Pace); the numbers are the same
+4. every 200 steps one thread and all of torch's are timed in turn, and the faster is used until then (Pace); the
+   numbers are the same
 
 It needs the library of native.py. Left out: the loss, gradients, devices other than the CPU.
 """
@@ -23,7 +24,7 @@ from torch.nn import functional as F
 
 from rostok.generation.native import library
 
-PANEL, PADDING, PAIRS = 16, 64, 32  # as in token_step.cpp
+PANEL, PADDING, PAIRS = 16, 64, 32  # as in multiply.hpp
 GROUP = {torch.float32: 1, torch.bfloat16: 2, torch.int8: 4}  # inputs that lie together
 POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 
