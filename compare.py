@@ -14,7 +14,7 @@ folder (prepare.py makes one).
 """
 
 from rostok.errors import parse_early
-from rostok.measuring.options import options_of
+from rostok.measuring.options import options_of, report_files
 
 if __name__ == "__main__":  # --help and wrong words need not wait for torch
     parse_early(lambda argv: options_of(argv, __doc__))
@@ -307,15 +307,15 @@ def protocol_words(options: argparse.Namespace) -> str:
 
 def write_report(out: Path, result: dict[str, Any], files: dict[str, Any], as_json: str) -> None:
     """OUT.md with OUT.json, OUT.csv and the figures, each with its CSV."""
-    stem = out.with_suffix("") if out.suffix == ".md" else out
+    paths = report_files(out)
     written: dict[str, str | bytes] = {".json": as_json, ".csv": as_csv(result)}
     if "by_position" in result:
         written |= {"-position.png": draw_positions(result), "-position.csv": files["position.csv"]}
     if "sweep" in result:
         written |= {"-context.png": draw_sweep(result), "-context.csv": sweep_csv(result)}
-    written[".md"] = as_markdown(result, stem.name)
+    written[".md"] = as_markdown(result, paths[".md"].stem)
     for ending, content in written.items():
-        write_out(stem.with_name(stem.name + ending), content)
+        write_out(paths[ending], content)
 
 
 def main(argv: Sequence[str]) -> int:

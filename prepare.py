@@ -32,7 +32,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from rostok.errors import Parser, UserError, refuse_idle, run_main, verb
+from rostok.errors import Parser, UserError, refuse_idle, run_main, verb, visible
 from rostok.files import check_folder, new_folder
 from rostok.text.advice import hint_for, training_for, typed_out
 from rostok.text.corpus import STORIES, Corpus, open_corpus, utf8
@@ -138,6 +138,8 @@ def check(args: argparse.Namespace) -> None:
         )
     if args.stories is not None and args.stories < 1:
         raise UserError(f"--stories {args.stories}: wanted 1 or more")
+    if (args.stories or 0) > 100_000_000:
+        raise UserError(f"--stories must be 100,000,000 or less. Got {str(args.stories)[:40]}")
     if not args.marker.strip() or "\n" in args.marker:
         raise UserError("--marker must be one line that is not empty, such as '<|endoftext|>'")
     if "-" in args.source and "-" in (args.valid or []):
@@ -284,10 +286,12 @@ def report(data: Data, timing: dict[str, Any], as_json: bool) -> None:
     if as_json:
         print(json.dumps(summary, ensure_ascii=False))
     elif timing["reused"]:
-        print(f"{data.folder} is ready: made from the same text with the same options (--force: again)")
-        print("\n".join(proposals(data)))
+        print(
+            visible(f"{data.folder} is ready: made from the same text with the same options (--force: again)")
+        )
+        print("\n".join(map(visible, proposals(data))))
     else:
-        print("\n".join([*lines(summary), *proposals(data)]))
+        print("\n".join(map(visible, [*lines(summary), *proposals(data)])))
 
 
 def summarise(data: Data) -> dict[str, Any]:

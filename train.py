@@ -210,13 +210,12 @@ class Training:
 
     def begin(self, fresh: bool) -> None:
         """Go on from the newest checkpoint or begin; write the run's files; compile; join the other processes."""
-        fresh = (
-            fresh and os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-        )  # a restarted worker goes on
+        fresh &= os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"  # a restarted worker goes on
         ranks, device, files = self.ranks, self.runtime.device, (dump_yaml(self.config), self.tokenizer)
-        on_rank_zero(ranks, device, lambda: run_folder.sweep(self.run))
+        on_rank_zero(ranks, device, lambda: run_folder.put_back(self.run))
         checkpoint = self.open(fresh)
         # only now: nothing is refused any more
+        on_rank_zero(ranks, device, lambda: run_folder.sweep(self.run))
         on_rank_zero(ranks, device, lambda: run_folder.write_run_files(self.run, *files, checkpoint, fresh))
         if not self.finished:
             self.compile()

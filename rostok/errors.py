@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn, TextIO
 
 NO_MEMORY = ("can't allocate memory", "out of memory")  # how torch says it, in a RuntimeError
 LONGEST = 1000  # characters of a message; a longer one loses its middle
@@ -27,6 +27,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         super().error(" ".join(message.split()))
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """argparse would take `--seed=--` for no value at all, and say nothing."""
+        for word in sys.argv[1:] if args is None else args:
+            if re.fullmatch(r"--[\w-]+=--", word):
+                self.error(f"{word}: wanted a value after =. Got '--'")
+        return super().parse_known_args(args, namespace)
 
     def given(self, options: argparse.Namespace) -> set[str]:
         """The names of the options that are not at their default."""

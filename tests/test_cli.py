@@ -106,3 +106,12 @@ def test_messages_name_the_command_as_it_was_called(monkeypatch) -> None:
     assert errors.verb("sample") == "python sample.py"
     monkeypatch.setattr(sys, "argv", ["rostok train"])
     assert errors.verb("sample") == "rostok sample"
+
+
+def test_two_dashes_are_no_value() -> None:
+    """argparse would read `--seed=--` as no value at all, and go on."""
+    for name in ("sample", "prepare", "compare"):
+        words = ["--seed=--"] if name != "compare" else ["rostok-mini", "--at=--"]
+        done = subprocess.run([sys.executable, ROOT / f"{name}.py", *words], capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "wanted a value after =. Got '--'" in done.stderr

@@ -14,7 +14,8 @@ from torch import nn
 
 import compare
 from model import GPT, GPTConfig, WindowMLPConfig, build_model
-from rostok.errors import run_main
+from rostok.errors import UserError, run_main
+from rostok.measuring.options import options_of
 from rostok.runs import load_run
 from rostok.text.shards import Data, open_data, whole, write_data
 from rostok.text.tokenizer import Tokenizer, load_tokenizer, train_tokenizer
@@ -405,3 +406,18 @@ def test_a_run_named_twice_and_a_step_folder(runs, tmp_path) -> None:
     assert first["nats"] == second["nats"]
     assert first["name"] == second["name"] == f"{runs[1]}/step-000010"
     assert "on these texts: +0.0000" in told["words"][0]
+
+
+def test_a_report_overwrites_none_of_its_files(tmp_path):
+    """OUT.md also writes OUT.json, OUT.csv and figures: each is looked at before the work."""
+    out = tmp_path / "r.md"
+    for ending in (".json", ".csv", "-position.png", "-position.csv", "-context.png", "-context.csv"):
+        mine = tmp_path / f"r{ending}"
+        mine.write_text("mine")
+        with pytest.raises(UserError, match=f"r{ending} exists; give --force"):
+            options_of(["RUN", "--out", str(out)], "")
+        mine.unlink()
+    (tmp_path / "sub").mkdir()
+    same = [str(tmp_path / "z.x"), str(tmp_path / "sub" / ".." / "z.x")]
+    with pytest.raises(UserError, match="must be different files"):
+        options_of(["RUN", "--json", same[0], "--csv", same[1]], "")

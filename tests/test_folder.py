@@ -247,7 +247,7 @@ def test_only_names_of_ours_are_swept(tmp_path: Path) -> None:
     ours = [
         ".step-000010.tmp",
         ".step-000010.old",
-        ".metrics.jsonl.tmp",
+        ".metrics.jsonl.99999998.tmp",
         ".config.yaml.99999999.tmp",
         ".latest.7.old",
     ]
@@ -286,3 +286,30 @@ def test_a_longer_plan_says_what_the_rate_does(
         "planned for 1,280 tokens, from here on for 2,560: the rate is at 0% of its peak and goes on at 100%"
     )
     assert said in capsys.readouterr().out
+
+
+def test_fresh_deletes_nothing_that_train_did_not_write(tiny_data: Data, tmp_path: Path) -> None:
+    """A step folder of another program; then a run of ours with a stranger's file among its checkpoints."""
+    run = tmp_path / "tiny"
+    (run / "step-100").mkdir(parents=True)
+    (run / "step-100" / "state.json").write_text('{"mine": 1}')
+    (run / ".config.yaml.old").write_text("mine")
+    (run / "config.yaml").write_text("a: 1")
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    config = config_of(tiny_data, tmp_path, "name=tiny")
+    with pytest.raises(UserError, match=r"is not a run of train\.py \(it holds \.config\.yaml\.old\)"):
+        train(config, quiet=True, fresh=True)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    shutil.rmtree(run)
+    train(config, quiet=True)
+    (run / "tensorboard").mkdir(exist_ok=True)
+    (run / "tensorboard" / "mine").write_text("mine")
+    stranger = names(run)[-1] + "/precious.bin"
+    (run / stranger).write_text("mine")
+    with pytest.raises(UserError, match=r"precious\.bin is not a file of train\.py: move it"):
+        train(config, quiet=True, fresh=True)
+    assert (run / stranger).read_text() == "mine"
+    assert names(run)
+    (run / stranger).unlink()
+    train(config, quiet=True, fresh=True)
+    assert (run / "tensorboard" / "mine").read_text() == "mine"

@@ -501,3 +501,24 @@ def test_memory_does_not_grow_with_the_text(here: Path) -> None:
     spool.close()
     assert read > 20_000_000
     assert peak < 10_000_000
+
+
+def test_force_deletes_only_what_the_manifest_names(story_file: Path, here: Path) -> None:
+    prepare.main(["--source", str(story_file), "--vocab", "300", "--out", "d"])
+    for mine in ("embeddings-00001.npy", "train-00009.npy"):
+        (here / "d" / mine).write_text("mine")
+        with pytest.raises(UserError, match=f"d also holds {mine}"):
+            prepare.main(["--source", str(story_file), "--vocab", "310", "--out", "d", "--force"])
+        (here / "d" / mine).unlink()
+    (here / "d" / "labels-12345.npy").mkdir()
+    with pytest.raises(UserError, match=r"d also holds labels-12345\.npy"):
+        prepare.main(["--source", str(story_file), "--vocab", "310", "--out", "d", "--force"])
+
+
+def test_devices_and_endless_numbers(here: Path) -> None:
+    for words, said in (
+        (["--source", "/dev/full"], "/dev/full is a device"),
+        (["--stories", "9" * 30], "--stories must be 100,000,000 or less"),
+    ):
+        with pytest.raises(UserError, match=said):
+            prepare.main([*words, "--out", "d"])

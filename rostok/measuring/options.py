@@ -1,13 +1,16 @@
 """The words of compare.py's command line. Here and not in compare.py, so that --help need not wait for torch."""
 
 import argparse
+import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from rostok.errors import Parser, UserError
 from rostok.files import check_out
 from rostok.measuring.ngrams import FIT_TOKENS
 
 FILES = ("out", "json", "csv")  # the options that name a file to write
+REPORT = (".md", ".json", ".csv", "-position.png", "-position.csv", "-context.png", "-context.csv")
 
 
 # fmt: off
@@ -48,9 +51,19 @@ def check_files(options: argparse.Namespace) -> None:
         check_out(getattr(options, name), force=options.force, flag=f"--{name.replace('_', '-')}")
         for name in FILES
     ]
-    given = [path for path in found if path]
+    if options.out:
+        found += [check_out(path, force=options.force) for path in report_files(Path(options.out)).values()][
+            1:
+        ]
+    given = [os.path.realpath(path) for path in found if path]
     if len(set(given)) < len(given):
         raise UserError("--out, --json and --csv must be different files")
+
+
+def report_files(out: Path) -> dict[str, Path]:
+    """Ending -> file of all that a report is made of, the report itself first."""
+    stem = out.with_suffix("") if out.suffix == ".md" else out
+    return {ending: stem.with_name(stem.name + ending) for ending in REPORT}
 
 
 def refuse_without_use(options: argparse.Namespace) -> None:

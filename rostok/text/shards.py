@@ -401,9 +401,18 @@ def is_data_folder(folder: Path) -> bool:
 
 
 def foreign_names(folder: Path) -> list[str]:
-    """The names in a data folder that are not those of its format."""
-    own = re.compile(r"manifest\.json|tokenizer\.json|\w+-\d{5}(\.offsets)?\.npy")
-    return sorted(path.name for path in folder.iterdir() if not own.fullmatch(path.name))
+    """The names in a data folder that prepare.py did not write: all but the manifest's. Of a damaged manifest's
+    folder, all but the names that shards have."""
+    try:
+        shards = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["shards"]
+        own = {MANIFEST, "tokenizer.json", *(shard[key] for shard in shards for key in ("file", "offsets"))}
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        shard = re.compile(r"(train|valid)-\d{5}(\.offsets)?\.npy")
+        own = {path.name for path in folder.iterdir() if shard.fullmatch(path.name)} | {
+            MANIFEST,
+            "tokenizer.json",
+        }
+    return sorted(path.name for path in folder.iterdir() if path.name not in own or not path.is_file())
 
 
 def verify(folder: str | Path) -> Data:

@@ -76,6 +76,8 @@ def _find(word: str) -> list[Path]:
                 f"the folder {word} holds none of {' '.join(FOLDER_KINDS)} (.gz too): name the files"
             )
         return inside
+    if path.is_char_device() and not word.startswith(("/dev/stdin", "/dev/fd/", "/proc/self/fd/")):
+        raise UserError(f"{word} is a device, which may never end; name a file, or - for standard input")
     if path.exists():
         return [path]
     matches = [Path(match) for match in sorted(glob.glob(word, recursive=True))]

@@ -1,8 +1,9 @@
 """The folder of a run that trains: its lock, what a resume refuses, what it begins with, how a checkpoint is saved.
 
     with run_lock(run):                                    # nothing in the folder is trusted before
+        put_back(run)                                      # a step that was being replaced when its process died
+        checkpoint = open_checkpoint(config, print)        # found, read and hashed once; or None
         sweep(run)                                         # delete what a killed process left half-done
-        checkpoint = open_checkpoint(config, print)            # found, read and hashed once; or None
         ...
         save_step(run, step, model, optimizer, state)      # then point_best and prune
 
@@ -33,6 +34,7 @@ from torch import Tensor, nn
 from rostok.errors import UserError, verb
 from rostok.files import check_folder, flush_folder, write_file
 from rostok.runs import (
+    HASHED,
     Run,
     complete_steps,
     find_step,
@@ -146,7 +148,6 @@ def put_back(run: Path) -> None:
 def sweep(run: Path) -> None:
     """Delete what a killed process left half-done in a run folder: everything under a temporary name of ours."""
     with writing(run):
-        put_back(run)
         for path in [path for path in run.iterdir() if HIDDEN.fullmatch(path.name)]:
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
@@ -156,7 +157,7 @@ def sweep(run: Path) -> None:
 
 # The names under which files.py and save_step write before they rename.
 FILES = r"config\.yaml|tokenizer\.json|metrics\.jsonl|plan\.json|passport\.json|loss\.png|latest|best"
-HIDDEN = re.compile(rf"\.(step-\d+|{FILES})(\.\d+)?\.(tmp|old|replaced)")
+HIDDEN = re.compile(rf"\.step-\d+\.(tmp|old|replaced)|\.({FILES})\.\d+\.(tmp|old)")
 
 
 @contextlib.contextmanager
@@ -211,7 +212,7 @@ def refuse_unwritable(run: Path) -> None:
 
 def refuse_foreign(run: Path) -> None:
     """Raise UserError when `run` is a folder that holds files and is not a run's."""
-    if not run.is_dir() or complete_steps(run):
+    if not run.is_dir() or any(map(is_checkpoint, complete_steps(run))):
         return
     names = sorted(
         path.name for path in run.iterdir() if path.name != ".lock" and not HIDDEN.fullmatch(path.name)
@@ -220,6 +221,14 @@ def refuse_foreign(run: Path) -> None:
         raise UserError(
             f"{run} is not a run of train.py (it holds {names[0]}); choose another folder with name=... or out=FOLDER"
         )
+
+
+def is_checkpoint(step_folder: Path) -> bool:
+    """Whether save_step wrote the state of this step folder: it is signed."""
+    try:
+        return bool(read_state(step_folder))
+    except UserError:
+        return False
 
 
 def holds_settings(path: Path) -> bool:
@@ -232,13 +241,20 @@ def holds_settings(path: Path) -> bool:
 
 
 def clear(run: Path) -> None:
-    """Delete all that a training writes into a run folder, but for the lock. Raises UserError."""
+    """Delete all that a training writes into a run folder, but for the lock. Raises UserError.
+
+    Nothing is deleted where a step folder also holds a file that is not a checkpoint's.
+    """
     with writing(run):
-        for path in [path for path in run.iterdir() if re.fullmatch(r"step-\d+", path.name)]:
+        steps = [path for path in run.iterdir() if re.fullmatch(r"step-\d+", path.name)]
+        for path in [path for step in steps for path in step.iterdir() if path.name not in HASHED]:
+            raise UserError(f"{path} is not a file of train.py: move it, or choose another name=...")
+        for path in steps:
             discard(path)
         for name in ("latest", "best", "metrics.jsonl", "plan.json", "passport.json", "loss.png"):
             (run / name).unlink(missing_ok=True)
-        shutil.rmtree(run / "tensorboard", ignore_errors=True)
+        for path in (run / "tensorboard").glob("events.out.tfevents.*"):
+            path.unlink()
 
 
 def write_run_files(
