@@ -422,9 +422,12 @@ def test_flow_is_that_of_the_reference(name: str) -> None:
     """Layer by layer, by the length of the vectors; nothing is dropped, so the sources sum to 1."""
     run = shapes()[name]
     got = node(
-        """const { rollout } = await load("rollout.js"), { make } = await open(asked.packed, "plain"), model = make();
+        """const { rolling } = await load("rollout.js"), { make } = await open(asked.packed, "plain"), model = make();
         model.run(asked.ids);
-        console.log(JSON.stringify(rollout(model, asked.t, 0)));""",
+        const layers = rolling(model, asked.t, 0);
+        let step = layers.next();
+        while (!step.done) step = layers.next();
+        console.log(JSON.stringify(step.value));""",
         {"packed": live.pack(run, "f32"), "ids": IDS, "t": len(IDS) - 2},
     )
     trace: dict[str, np.ndarray] = {}

@@ -225,7 +225,9 @@ def test_which_heads_matter(browser: PageBrowser, runs: dict[str, Subject]) -> N
 
 def test_the_parts_of_a_guess_sum_up(browser: PageBrowser) -> None:
     browser.open("live", "lang=en&t=9")
-    browser.wait("return document.querySelector('#way-sum') && document.querySelector('#flow-sources')")
+    browser.wait("return document.querySelector('#way-sum')")
+    browser.js("document.querySelector('#way').scrollIntoView()")
+    browser.wait("return document.querySelector('#flow-sources')")
     assert browser.all("#flow path.flow")
     assert float(browser.js("return document.querySelector('#way-sum').dataset.off")) < 1e-4
     assert len(browser.all(".lens tbody tr")) == 3  # the embedding and two layers

@@ -22,7 +22,7 @@ import { drawHeads, markHead, paintThumbs, tellingHead } from "./heads.js";
 import { drawSteps } from "./steps.js";
 import { drawChange } from "./change.js";
 import { drawWay } from "./way.js";
-import { drawFlow } from "./flow.js";
+import { drawFlow, watchFlow } from "./flow.js";
 import { drawWrite, showText, stopWriting } from "./write.js";
 import { drawPlane } from "./plane.js";
 import { drawMask } from "./mask.js";
@@ -308,6 +308,7 @@ function boot() {
   drawAll();
   buttons();
   print();
+  watchFlow();
   if (state.sec) later(() => goTo(state.sec));
   addEventListener("keydown", pressed);
   addEventListener("hashchange", () => {

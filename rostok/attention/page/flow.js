@@ -8,6 +8,14 @@ const DRAWN = 0.01, // paths below are not drawn
   LAYER = 34,
   WIDE = 1040, // of the picture, where the columns find room
   MARGIN = { left: 70, top: 20, bottom: 46 };
+let nearFlow = false; // the section is in sight: it is computed only then, for it takes long
+export function watchFlow() {
+  const look = ([{ isIntersecting }]) => {
+    nearFlow = isIntersecting;
+    if (nearFlow && front()?.doc.weights) drawFlow();
+  };
+  new IntersectionObserver(look, { rootMargin: "200px" }).observe($("#way"));
+}
 let drawnFlow = ""; // the document and token that are drawn
 
 function flowPicture(doc, token, found) {
@@ -59,12 +67,12 @@ function sourcesTable(doc, { sources }) {
 export async function drawFlow() {
   const { doc, token } = front(),
     box = $("#flow");
-  if (!live.on || !maps(doc)) return;
+  if (!live.on || !nearFlow || !maps(doc)) return;
   const key = `${doc.key} ${token}`;
   if (drawnFlow === `${key} ${document.documentElement.lang}`) return;
   drawnFlow = `${key} ${document.documentElement.lang}`;
   const found = await ask("flow", { run: doc.run, t: token });
-  if (!drawnFlow.startsWith(key)) return;
+  if (!found || !drawnFlow.startsWith(key)) return;
   const picture = flowPicture(doc, token, found),
     shown = found.sources.reduce((a, b) => a + b, 0),
     name = () => `flow-${token}`;

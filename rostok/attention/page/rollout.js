@@ -42,8 +42,9 @@ function taken(model, l, q, values) {
   }
   return out;
 }
-// { edges: [[layer, from token, to token, share]], sources: share by token of the embedding }; shares of 1, below `least` dropped.
-export function rollout(model, t, least) {
+// { edges: [[layer, from token, to token, share]], sources: share by token of the embedding }; shares of 1, below `least`
+// dropped. It pauses after each layer, for it may take long.
+export function* rolling(model, t, least) {
   const edges = [],
     { C, D, L } = model;
   let share = new Float64Array(t + 1);
@@ -63,6 +64,7 @@ export function rollout(model, t, least) {
       });
     }
     share = below;
+    yield;
   }
   return { edges, sources: Array.from(share) };
 }

@@ -13,7 +13,7 @@ import { WindowMlp } from "./windowmlp.js";
 import { PlainProducts, WasmProducts } from "./products.js";
 import { readWeights } from "./weights.js";
 import { Guesses, HeadScores, guessesOf, lossesOf } from "./measure.js";
-import { rollout } from "./rollout.js";
+import { rolling } from "./rollout.js";
 import { draw, drawer, filtered, likeliest } from "./sampling.js";
 import { SMALL, unpack } from "./codec.js";
 import { maxPool } from "./core.js";
@@ -215,12 +215,16 @@ function memoryOf({ config, header }) {
 let opened = null,
   opening = null,
   stopped = 0;
-const channel = typeof MessageChannel === "undefined" ? null : new MessageChannel();
-// Lets the next question in. A message comes at once; a timer would wait 4 ms.
+// Lets the next question in. A message comes at once; a timer would wait 4 ms. Each has a channel of its own, since
+// several may wait.
 const pause = () =>
   new Promise((go) => {
-    channel.port1.onmessage = go;
-    channel.port2.postMessage(0);
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      go();
+    };
+    port2.postMessage(0);
   });
 const editOf = ({ heads = [], mlps = [], closed = [] } = {}) => ({
   heads: new Set(heads),
@@ -238,7 +242,17 @@ const ANSWERS = {
   heads: ({ run }) => opened.runs[run].heads(),
   logits: ({ run, t }) => Array.from(opened.runs[run].shown().logits(t)),
   steps: ({ run, layer, head }) => opened.runs[run].steps(layer, head),
-  flow: ({ run, t }) => rollout(opened.runs[run].shown(), t, 0.002),
+  async flow({ run, t }) {
+    const live = opened.runs[run],
+      model = live.shown(),
+      ids = model.ids.join(),
+      layers = rolling(model, t, 0.002);
+    for (let layer = layers.next(); ; layer = layers.next()) {
+      if (layer.done) return layer.value;
+      await pause();
+      if (live.shown() !== model || model.ids.join() !== ids) return null; // another text or change came in between
+    }
+  },
   parts: ({ run, t, id, rival }) => opened.runs[run].parts(t, id, rival),
   stop: ({ id }) => void (stopped = id),
   async matter({ run, t, target }, number) {
