@@ -20,7 +20,7 @@ def choose_device(asked: str, local_rank: int = 0) -> tuple[torch.device, str]:
     if not available[name]:
         there = " or ".join(name for name, yes in available.items() if yes)
         raise UserError(
-            f"runtime.device={asked}, but torch {torch.__version__} sees no such device; use {there}"
+            f"the device {asked} was asked for, but torch {torch.__version__} does not see one; use {there}"
         )
     device = (
         torch.device(name, local_rank % torch.cuda.device_count()) if name == "cuda" else torch.device(name)

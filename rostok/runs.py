@@ -182,6 +182,8 @@ def find_step(path: Path, step: str | None = None, say: Callable[[str], None] = 
     path = find_run(path)
     if path.name in ("latest", "best") and not path.is_dir():
         path, step = path.parent, path.name
+    if not path.is_dir() and (steps := complete_steps(path.parent)):
+        raise UserError(f"{path.parent} has no {path.name}; it has {', '.join(step.name for step in steps)}")
     if not path.is_dir():
         raise UserError(f"there is no run folder {path}; {other_runs(path)}")
     if (path / "state.json").is_file():

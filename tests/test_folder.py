@@ -313,3 +313,8 @@ def test_fresh_deletes_nothing_that_train_did_not_write(tiny_data: Data, tmp_pat
     (run / stranger).unlink()
     train(config, quiet=True, fresh=True)
     assert (run / "tensorboard" / "mine").read_text() == "mine"
+
+
+def test_a_step_that_is_not_there_is_named(tiny_run: Path) -> None:
+    with pytest.raises(UserError, match="tiny has no step-000099; it has step-000010, step-000020"):
+        runs.find_step(tiny_run / "step-000099")

@@ -87,7 +87,9 @@ def test_number_formats_elsewhere() -> None:
 def test_a_device_that_is_not_there() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one here")
-    with pytest.raises(UserError, match=r"runtime.device=cuda, but torch .* sees no such device; use cpu"):
+    with pytest.raises(
+        UserError, match=r"the device cuda was asked for, but torch .* does not see one; use cpu"
+    ):
         choose_runtime(RuntimeConfig(device="cuda"))
 
 
