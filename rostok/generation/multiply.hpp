@@ -14,7 +14,7 @@
 // 4. Inputs are float32 beside float32 weights; beside the others they are rounded to bfloat16 (where the processor
 //    multiplies that) or to 8 bits with one scale a row.
 //
-// The compiler's own macros choose the instructions: AVX-512 (with VNNI, bf16, AMX), AVX2 and FMA, Arm NEON (with dot
+// The compiler's own macros choose the instructions: AVX-512 with VNNI (and bf16, AMX), AVX2 and FMA, Arm NEON (with dot
 // product), plain C++. Each number format is one struct below; the code for each processor is inside it.
 
 #pragma once
@@ -35,22 +35,20 @@
 #include <unistd.h>
 #endif
 
-#if defined(__AVX512F__) && defined(__AVX512BW__)
+#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
+#define AVX512
 constexpr int LANES = 16, ROWS = 6, PANELS = 4;  // floats in a register; most rows and panels of a tile
 #elif defined(__AVX2__) && defined(__FMA__)
 constexpr int LANES = 8, ROWS = 6, PANELS = 1;
 #else
 constexpr int LANES = 4, ROWS = 4, PANELS = 1;
 #endif
-constexpr int PANEL = 16, PARTS = PANEL / LANES;
-constexpr int ALONE = 4;    // panels of a tile that has a single row
-constexpr int BLOCK = 16;   // rows of a prompt that attend together
-constexpr int PADDING = 64, PAIRS = 32;  // inputs are padded with zeros to a multiple of this; in attention, of that
+constexpr int PANEL = 16, PARTS = PANEL / LANES, ALONE = 4;  // ALONE: panels of a tile that has a single row
+constexpr int PADDING = 64, PAIRS = 32;                      // inputs are padded with zeros to a multiple of this; in attention, of that
 typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 
-template <class V>
-static inline V load(const void* from) {
+template <class V> static inline V load(const void* from) {
     V value;
     std::memcpy(&value, from, sizeof value);
     return value;
@@ -85,7 +83,7 @@ struct BFloat16 : Plain {
         const uint32_t bits = load<uint32_t>(&x);
         return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     }
-#if defined(__AVX512BF16__) && defined(__AVX512BW__)
+#if defined(__AVX512BF16__) && defined(AVX512)
     typedef uint16_t Input;
     typedef Ints Group;
     static Group spread(const uint16_t* x) { return Ints{} + load<int32_t>(x); }
@@ -113,27 +111,17 @@ struct Int8 {  // both in 8 bits, sums in int32
     static constexpr int U = 4;
     static constexpr bool EXACT = true;
     static Group spread(const uint8_t* x) { return Ints{} + load<int32_t>(x); }
-#if defined(__AVX512VNNI__) && defined(__AVX512BW__)
-    static constexpr int OFFSET = 128;  // the instruction wants inputs without a sign
+    static constexpr int OFFSET = LANES == 16 ? 128 : 0;  // AVX-512 wants inputs without a sign
+#if defined(AVX512)
     static void add(Sum& sum, Group x, Loaded w) { sum = (Ints)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)x, (__m512i)w); }
-#elif defined(__AVX512BW__)
-    static constexpr int OFFSET = 0;
-    static void add(Sum& sum, Group x, Loaded w) {
-        const __m512i size = _mm512_abs_epi8((__m512i)x), zero = _mm512_setzero_si512();
-        const __m512i sign = _mm512_mask_sub_epi8((__m512i)w, _mm512_movepi8_mask((__m512i)x), zero, (__m512i)w);
-        sum += (Ints)_mm512_madd_epi16(_mm512_maddubs_epi16(size, sign), _mm512_set1_epi16(1));
-    }
 #elif defined(__AVX2__)
-    static constexpr int OFFSET = 0;
     static void add(Sum& sum, Group x, Loaded w) {  // |x| times w with the sign of x: pairs of 127 x 127 fit 16 bits
         const __m256i size = _mm256_abs_epi8((__m256i)x), signs = _mm256_sign_epi8((__m256i)w, (__m256i)x);
         sum += (Ints)_mm256_madd_epi16(_mm256_maddubs_epi16(size, signs), _mm256_set1_epi16(1));
     }
 #elif defined(__ARM_FEATURE_DOTPROD)
-    static constexpr int OFFSET = 0;
     static void add(Sum& sum, Group x, Loaded w) { sum = (Ints)vdotq_s32((int32x4_t)sum, (int8x16_t)x, (int8x16_t)w); }
 #else
-    static constexpr int OFFSET = 0;
     static void add(Sum& sum, Group x, Loaded w) {
         for (int k = 0; k < 32; k += 8) sum += ((x << (24 - k)) >> 24) * ((w << (24 - k)) >> 24);
     }
@@ -163,15 +151,13 @@ struct Matrix {  // packed_gpt.py fills it
     int64_t inputs, panels;
 };
 
-template <class K>
-struct Rows {
+template <class K> struct Rows {
     const typename K::Input* x;
     const float* scale;
     int64_t count, stride;
 };
 
-template <class K>
-struct Product {  // y = or += x w^T; y + 16 p is where panel p of row 0 goes
+template <class K> struct Product {  // y = or += x w^T; y + 16 p is where panel p of row 0 goes
     Rows<K> x;
     const typename K::Weight* w;
     int64_t panel, inputs;  // numbers from a panel to the next; inputs to multiply
@@ -231,15 +217,10 @@ static void tiles(const Product<K>& of, int64_t first, int64_t last) {
         if (p < last) tiles<K, R, 1>(of, p, last);
 }
 
-#if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512VNNI__) && defined(__AVX512BF16__)
-static bool has_tiles() {  // the system has to be asked once
-    static const bool given = syscall(SYS_arch_prctl, 0x1023, 18) == 0;
-    return given;
-}
-
+#if defined(__AMX_INT8__) && defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(AVX512)
+#define TILES
 // Up to 32 rows by 2 panels in the eight tile registers: panels are what AMX wants its second factor to be.
-template <class K>
-static void amx(const Product<K>& of, int64_t first, int64_t last) {
+template <class K> static void amx(const Product<K>& of, int64_t first, int64_t last) {
     struct { uint8_t palette = 1, start = 0, none[14] = {}; uint16_t bytes[16] = {}; uint8_t rows[16] = {}; } config;
     const bool few = of.x.count <= 16;
     for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = few && i < 6 ? of.x.count : 16;
@@ -270,41 +251,28 @@ static void amx(const Product<K>& of, int64_t first, int64_t last) {
         }
     _tile_release();
 }
-
-// bfloat16 takes tiles for any number of rows, so that a row's sums do not depend on the others; int8 is exact anyway.
-template <class K>
-static bool in_tiles(int64_t rows) {
-    return sizeof(typename K::Input) == sizeof(typename K::Weight) && K::U > 1 && rows >= (K::EXACT ? 16 : 1) && has_tiles();
-}
-#else
-template <class K>
-static bool in_tiles(int64_t) { return false; }
-template <class K>
-static void amx(const Product<K>&, int64_t, int64_t) {}
 #endif
 
 // Panels first .. last - 1.
-template <class K>
-static void multiply(const Product<K>& of, int64_t first, int64_t last) {
-    if constexpr (sizeof(typename K::Input) == sizeof(typename K::Weight) && K::U > 1)
-        if (in_tiles<K>(of.x.count)) return amx(of, first, last);
+template <class K> static void multiply(const Product<K>& of, int64_t first, int64_t last) {
+#if defined(TILES)
+    static const bool given = syscall(SYS_arch_prctl, 0x1023, 18) == 0;  // the system has to be asked once
+    // bfloat16 takes tiles for any number of rows, so that a row's sums do not depend on the others; int8 is exact anyway
+    if constexpr (K::U > 1)
+        if (of.x.count >= (K::EXACT ? 16 : 1) && given) return amx(of, first, last);
+#endif
     if (of.x.count == 1) return tiles<K, 1, ALONE>(of, first, last);
     tiles<K, ROWS, PANELS>(of, first, last);
 }
 
-// ---------------------------------------------------------------------------------------------------- inputs
-
-template <class K>
-struct Own {  // what a thread keeps for itself from call to call
+template <class K> struct Own {  // what a thread keeps for itself from call to call
     std::vector<typename K::Input> inputs;
     std::vector<float> scales, row, scores, found, gated;
 };
-template <class K>
-static thread_local Own<K> own;
+template <class K> static thread_local Own<K> own;
 
 // `count` rows of n floats as inputs of a product, with zeros up to a multiple of `to`; write(i, row) writes row i.
-template <class K, class F>
-static Rows<K> prepare(int64_t count, int64_t n, int64_t to, F write) {
+template <class K, class F> static Rows<K> prepare(int64_t count, int64_t n, int64_t to, F write) {
     Own<K>& mine = own<K>;
     const int64_t wide = padded(n, to);
     mine.inputs.resize(std::max<size_t>(mine.inputs.size(), wide * padded(count, 32)));
@@ -317,8 +285,7 @@ static Rows<K> prepare(int64_t count, int64_t n, int64_t to, F write) {
     return {mine.inputs.data(), mine.scales.data(), count, wide};
 }
 
-template <class K>
-static void product(const Rows<K>& x, const Matrix& w, float* y, int64_t stride, bool add, int64_t first, int64_t last) {
+template <class K> static void product(const Rows<K>& x, const Matrix& w, float* y, int64_t stride, bool add, int64_t first, int64_t last) {
     const auto* weights = (const typename K::Weight*)w.weights;
     multiply<K>({x, weights, w.inputs * PANEL, w.inputs, w.scale, w.sums, y, stride, add}, first, last);
 }

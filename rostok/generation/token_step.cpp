@@ -68,13 +68,12 @@ static void softmax(const float* score, int64_t span, int64_t width, float* shar
     std::fill(share + span, share + width, 0.0f);
 }
 
-struct Shared {  // what all threads see: (rows, padded width) each
-    std::vector<float> x, qkv, z, act;
-};
+struct Shared { std::vector<float> x, qkv, z, act; };  // what all threads see: (rows, padded width) each
+
+constexpr int BLOCK = 16;  // rows of a prompt that attend together
 
 // What one thread does. The rows are split among threads where there are many, else the outputs and the heads are.
-template <class K, class C>
-struct Worker {
+template <class K, class C> struct Worker {
     const Model& m;
     const Call& c;
     Shared& s;
@@ -182,8 +181,7 @@ struct Worker {
     }
 };
 
-template <class K, class C>
-static void step(const Model& m, const Call& c, int threads) {
+template <class K, class C> static void step(const Model& m, const Call& c, int threads) {
     static Shared shared;
     const Layer& l = m.layers[0];
     shared.x.resize(c.rows * padded(m.d_model, PADDING));
@@ -193,8 +191,8 @@ static void step(const Model& m, const Call& c, int threads) {
     together(threads, [&](int me) { Worker<K, C>{m, c, shared, *team, me}.work(); });
 }
 
-template <class K>  // x (rows, n) w^T -> y (rows, 16 * panels)
-static void linear(const Matrix& w, const float* x, float* y, int64_t rows, int64_t n, int threads) {
+// x (rows, n) w^T -> y (rows, 16 * panels)
+template <class K> static void linear(const Matrix& w, const float* x, float* y, int64_t rows, int64_t n, int threads) {
     together(threads, [&](int me) {
         const auto inputs = prepare<K>(rows, n, PADDING, [&](int64_t i, float* to) { std::copy_n(x + i * n, n, to); });
         product<K>(inputs, w, y, PANEL * w.panels, false, w.panels * me / team->count, w.panels * (me + 1) / team->count);
