@@ -106,6 +106,10 @@ def load_run(
     """Open a run for use: weights in float32, eval mode, with its tokenizer. Raises UserError for all that is wrong."""
     opened = open_run(path, step)
     tensors, config = opened.tensors(), opened.config
+    if bad := next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None):
+        raise UserError(
+            f"{opened.step_folder} has diverged: {bad} holds inf or nan{other_steps(opened.step_folder)}"
+        )
     try:
         tensors, settings = without_padding(tensors, opened.state["model"], opened)
         model = build_model(settings)

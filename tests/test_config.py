@@ -264,3 +264,9 @@ def test_a_text_or_a_data_folder_is_no_config(tiny_data: Data) -> None:
         find_config("book.txt", CONFIGS[0].parent)
     with pytest.raises(UserError, match=r"is a data folder; type .* data\.path="):
         find_config(str(tiny_data.folder), CONFIGS[0].parent)
+
+
+@pytest.mark.parametrize("word", ["1e400", "1_0__0M", "-1e999", "1__0e3"])
+def test_numbers_that_python_cannot_read_are_one_line(word: str) -> None:
+    with pytest.raises(UserError, match="optim.lr"):
+        load_config(TrainConfig, None, [f"optim.lr={word}"])

@@ -116,3 +116,8 @@ def test_the_notebook_has_the_same_table(place: Path) -> None:
         ("b", "no checkpoint"),
     ]
     assert torch.get_num_threads() == 1
+
+
+def test_names_with_escape_sequences_do_not_reach_a_terminal(capsys):
+    listing.show([{"na\x1bme": "x\x1b[31my"}], ["na\x1bme"], False)
+    assert "\x1b" not in capsys.readouterr().out

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rostok import runs
-from rostok.errors import Parser, UserError
+from rostok.errors import Parser, UserError, visible
 from rostok.front import known_runs
 from rostok.measuring.recipes import differing, flat
 from rostok.measuring.tables import plain_table
@@ -33,7 +33,7 @@ def ls(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     folders = known_runs()
     if options.folder:
-        folders = [path.parent for path in sorted(options.folder.glob("*/config.yaml"))]
+        folders = [path.parent for path in sorted(options.folder.glob("*/config.yaml")) if not path.is_fifo()]
         if not folders:
             raise UserError(
                 f"there is no run below {options.folder}; wanted folders such as checkpoints/NAME"
@@ -126,13 +126,8 @@ def show(
         for row in rows:
             print(json.dumps(row, ensure_ascii=False))
     else:
-        print(
-            plain_table(
-                columns,
-                [[cell(row[name], DIGITS.get(name, ".5g")) for name in columns] for row in rows],
-                width,
-            )
-        )
+        cells = [[visible(cell(row[name], DIGITS.get(name, ".5g"))) for name in columns] for row in rows]
+        print(plain_table([visible(name) for name in columns], cells, width))
 
 
 def cell(value: Any, digits: str = ".5g") -> str:

@@ -65,7 +65,10 @@ def scalar(text: str) -> str | Whole | None:
         return text
     digits, power, letter = found.groups()
     plain = f"{digits}e{power or {'k': 3, 'M': 6, 'B': 9}[letter]}"
-    number = Whole(float(plain))
+    try:
+        number = Whole(float(plain))
+    except (ValueError, OverflowError):  # 1_0__0M, 1e400
+        return text
     number.text = text
     return number if number == float(plain) else text
 
