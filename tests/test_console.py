@@ -31,6 +31,7 @@ from rostok.training.config import load_config
 from rostok.training.heldout import trigram_loss
 from rostok.training.loader import evaluation_rows
 from rostok.training.metrics import MetricsLog, draw_losses, plot_losses
+from rostok.training.options import options_of
 from train import TrainConfig
 
 
@@ -370,3 +371,18 @@ def test_the_trigram_of_the_data_is_that_of_compare(tiny_data: Data) -> None:
     model = fit_ngrams(*counted, tiny_data.vocab_size, 0, (2, 3, 5))["trigram"]
     targets = target_list([valid.text(i) for i in range(len(valid))], 0)
     assert trigram_loss(tiny_data, 0, len(targets)) == pytest.approx(model.losses(targets).nats.mean())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--settings --check",
+        "--settings lr warmup",
+        "--schema --settings",
+        "quickstart --schema",
+        "rostok --settings lr",
+    ],
+)
+def test_what_the_information_modes_have_no_use_for_is_refused(words: str) -> None:
+    with pytest.raises(UserError, match="nothing else"):
+        options_of(words.split(), "")

@@ -23,14 +23,16 @@ def options_of(argv: Sequence[str], description: str | None) -> argparse.Namespa
     add("--verify-resume", type=Path, metavar="RUN", help="train a few steps of a run again; are the bits the same?")
     # fmt: on
     options = parser.parse_intermixed_args(argv)
-    if options.verify_resume:
+    alone = {"verify_resume": "a run and ", "settings": "at most one word and ", "schema": ""}
+    given = parser.given(options)
+    for name in [name for name in alone if name in given]:
+        reason = f"--{name.replace('_', '-')} takes {alone[name]}nothing else"
         if options.config:
-            raise UserError(
-                f"--verify-resume takes a run and nothing else. Got {options.config!r}; leave it out"
-            )
-        alone = (False, "--verify-resume takes a run and nothing else")
-        refuse_idle(parser.given(options), {"fresh": alone, "check": alone, "grid": alone, "settings": alone})
-    elif not options.config and options.settings is None and not options.schema:
+            raise UserError(f"{reason}. Got {options.config!r}; leave it out")
+        refuse_idle(
+            given, {other: (False, reason) for other in ("fresh", "check", "grid", *alone) if other != name}
+        )
+    if not options.config and not given & alone.keys():
         raise UserError(f"which config? Type {verb('train')} quickstart, or see {verb('train')} --help")
     if options.grid and (options.fresh or options.check or int(os.environ.get("WORLD_SIZE", "1")) > 1):
         raise UserError(
