@@ -366,9 +366,8 @@ def stream(
             draws = [torch.rand(BLOCK, generator=g, dtype=torch.float64) for g in generators]
             uniforms = torch.stack(draws, 1).to(logits.device)  # (BLOCK, B)
         uniform = None if sampling.greedy else uniforms[step % BLOCK]
-        kept = logits
         if choose_rows and top is None:
-            chosen = choose_rows(logits, sampling, seen, uniform)
+            chosen, kept = choose_rows(logits, sampling, seen, uniform), logits
         else:
             chosen, kept = pick(logits, sampling, seen, uniform, weighed=top is not None)
         for i, id in enumerate(chosen):
