@@ -34,21 +34,12 @@ from rostok.measuring.score import nats_of  # noqa: E402
 from rostok.runs import Run, load_run  # noqa: E402
 from rostok.text.shards import open_data  # noqa: E402
 
-TASK = """task: rostok_check
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {file}
-output_type: loglikelihood_rolling
-test_split: test
-doc_to_text: ""
-doc_to_target: "{{{{text}}}}"
-metric_list:
-  - metric: byte_perplexity
-  - metric: bits_per_byte
-metadata:
-  version: 1
-"""
+TASK = {
+    "output_type": "loglikelihood_rolling",
+    "doc_to_text": "",
+    "doc_to_target": "{{text}}",
+    "metric_list": [{"metric": "byte_perplexity"}, {"metric": "bits_per_byte"}],
+}
 
 
 def held_out_texts(folder: Path, run: Run, count: int) -> list[str]:
@@ -91,7 +82,7 @@ def rostok_nats(run: Run, texts: list[str], context: int) -> float:
 
 
 def harness(
-    folder: Path, task: str, lines: Sequence[dict[str, Any]], work: Path, bos: bool
+    folder: Path, task: dict[str, Any], lines: Sequence[dict[str, Any]], work: Path, bos: bool
 ) -> dict[str, Any]:
     """What lm-evaluation-harness says of an exported folder on a task over these lines. Raises UserError without it."""
     try:
@@ -102,7 +93,9 @@ def harness(
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (work / "lines.jsonl").write_text(text, encoding="utf-8")
     (work / "tasks").mkdir()
-    (work / "tasks" / "rostok.yaml").write_text(task.format(file=work / "lines.jsonl"), encoding="utf-8")
+    source = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(work / "lines.jsonl")}}}
+    whole = {"task": "rostok_check", **source, "test_split": "test", **task, "metadata": {"version": 1}}
+    (work / "tasks" / "rostok.yaml").write_text(json.dumps(whole), encoding="utf-8")  # JSON is YAML too
     answer: Any = lm_eval.simple_evaluate(
         model="hf",
         model_args=f"pretrained={folder},dtype=float32,add_bos_token={bos}",

@@ -13,39 +13,27 @@ pairs that are longer than the context, of which the harness drops ◆.
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from check_lm_eval import harness
+from check_lm_eval import harness  # first: it puts the project's own folder on the path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+import export
+from model import build_model
+from rostok.errors import run_main
+from rostok.measuring.skills.ask import chosen_items
+from rostok.measuring.skills.scoring import encode_items, score_pairs
+from rostok.runs import load_run
 
-import export  # noqa: E402
-from model import build_model  # noqa: E402
-from rostok.errors import run_main  # noqa: E402
-from rostok.measuring.skills.ask import chosen_items  # noqa: E402
-from rostok.measuring.skills.scoring import encode_items, score_pairs  # noqa: E402
-from rostok.runs import load_run  # noqa: E402
-
-TASK = """task: rostok_check
-dataset_path: json
-dataset_kwargs:
-  data_files:
-    test: {file}
-output_type: multiple_choice
-test_split: test
-doc_to_text: "{{{{prefix}}}}"
-doc_to_choice: "{{{{[good, bad]}}}}"
-doc_to_target: 0
-target_delimiter: ""
-metric_list:
-  - metric: acc
-metadata:
-  version: 1
-"""
+TASK = {
+    "output_type": "multiple_choice",
+    "doc_to_text": "{{prefix}}",
+    "doc_to_choice": "{{[good, bad]}}",
+    "doc_to_target": 0,
+    "target_delimiter": "",
+    "metric_list": [{"metric": "acc"}],
+}
 
 
 def main(argv: Sequence[str]) -> int:

@@ -45,6 +45,8 @@ class Opened:
     def config(self) -> dict[str, Any]:
         """The settings of config.yaml. Raises UserError."""
         path = self.folder / "config.yaml"
+        if path.is_fifo():  # to read it would wait for a writer
+            raise UserError(f"cannot read {path}: it is a pipe; put the run's own back")
         try:
             config = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:

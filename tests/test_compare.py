@@ -421,3 +421,9 @@ def test_a_report_overwrites_none_of_its_files(tmp_path):
     same = [str(tmp_path / "z.x"), str(tmp_path / "sub" / ".." / "z.x")]
     with pytest.raises(UserError, match="must be different files"):
         options_of(["RUN", "--json", same[0], "--csv", same[1]], "")
+
+
+def test_a_report_named_without_its_ending_overwrites_nothing_either(tmp_path):
+    (tmp_path / "r.md").write_text("mine")
+    with pytest.raises(UserError, match=r"r\.md exists; give --force"):
+        options_of(["RUN", "--out", str(tmp_path / "r")], "")

@@ -1,6 +1,7 @@
 """rostok/measuring/listing.py: `rostok ls` and `rostok diff`, beside what torch and the run's own files say."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -121,3 +122,14 @@ def test_the_notebook_has_the_same_table(place: Path) -> None:
 def test_names_with_escape_sequences_do_not_reach_a_terminal(capsys):
     listing.show([{"na\x1bme": "x\x1b[31my"}], ["na\x1bme"], False)
     assert "\x1b" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_config_that_is_a_pipe_does_not_hang(tmp_path, tiny_run, capsys):
+    run = shutil.copytree(tiny_run, tmp_path / "a", ignore=shutil.ignore_patterns(".lock"))
+    (run / "config.yaml").unlink()
+    os.mkfifo(run / "config.yaml")
+    assert listing.ls([str(tmp_path)]) == 0
+    assert "no checkpoint" in capsys.readouterr().out
+    with pytest.raises(UserError, match="it is a pipe"):
+        listing.diff([str(run), str(tiny_run)])

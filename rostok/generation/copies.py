@@ -8,7 +8,6 @@ the same places, as many as the model wrote. What a story shares with the traini
 """
 
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import quantiles
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rostok.errors import UserError
+from rostok.generation.session import note
 from rostok.runs import Run, data_of
 from rostok.text.shards import Split, open_data
 from rostok.text.spans import Trace, traces
@@ -141,5 +141,5 @@ def open_training(run: Run, folder: str) -> Training:
         )
     trained = run.state.get("data_sha256")
     if not isinstance(trained, dict) or trained.get("train") != data.split("train").sha256:
-        print(f"note: {run.folder} was trained on other shards than those in {data.folder}", file=sys.stderr)
+        note(f"{run.folder} was trained on other shards than those in {data.folder}")
     return Training(data.split("train"), data.split("valid"), run.tokenizer)

@@ -224,9 +224,8 @@ class Reader:
             return self.gather({i: self.read(self.window(i), None) for i in living})
         held = self.cache.length.tolist()
         for i, alive in enumerate(self.alive):
-            unread = (
-                self.slide(i, held[i]) if alive else 0
-            )  # a dead row goes along and must not grow past the context
+            # a dead row goes along with the others' steps and must not grow past the context
+            unread = self.slide(i, held[i]) if alive else 0
             if unread != held[i]:
                 self.cache.length[i] = held[i] = unread
         stepping = [i for i in living if held[i] and held[i] == len(self.rows[i]) - self.dropped[i] - 1]

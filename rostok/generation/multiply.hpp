@@ -24,7 +24,6 @@
 #include <cstdint>
 #include <cstring>
 #include <vector>
-
 #if defined(__AVX2__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
@@ -157,7 +156,7 @@ template <class K> struct Rows {
     int64_t count, stride;
 };
 
-template <class K> struct Product {  // y = or += x w^T; y + 16 p is where panel p of row 0 goes
+template <class K> struct Product {  // y = or += x w^T, panels first .. last - 1; y + 16 p is where panel p of row 0 goes
     Rows<K> x;
     const typename K::Weight* w;
     int64_t panel, inputs;  // numbers from a panel to the next; inputs to multiply
@@ -179,8 +178,7 @@ template <class K> struct Product {  // y = or += x w^T; y + 16 p is where panel
     }
 };
 
-template <class K, int R, int P>
-static void tile(const Product<K>& of, int64_t r, int64_t p) {
+template <class K, int R, int P> static void tile(const Product<K>& of, int64_t r, int64_t p) {
     const auto* x = of.x.x + r * of.x.stride;
     const auto* w = of.w + p * of.panel;
     typename K::Sum sum[R][P][PARTS] = {};
@@ -198,14 +196,13 @@ static void tile(const Product<K>& of, int64_t r, int64_t p) {
         for (int j = 0; j < P; j++) of.finish(sum[i][j], r + i, p + j);
 }
 
-template <class K, int R, int P>  // the compiler makes a tile for each number of rows up to R
-static void tile_of(int64_t rows, const Product<K>& of, int64_t r, int64_t p) {
+// The compiler makes a tile for each number of rows up to R.
+template <class K, int R, int P> static void tile_of(int64_t rows, const Product<K>& of, int64_t r, int64_t p) {
     if (rows == R) return tile<K, R, P>(of, r, p);
     if constexpr (R > 1) tile_of<K, R - 1, P>(rows, of, r, p);
 }
 
-template <class K, int R, int P>
-static void tiles(const Product<K>& of, int64_t first, int64_t last) {
+template <class K, int R, int P> static void tiles(const Product<K>& of, int64_t first, int64_t last) {
     const int64_t blocks = (of.x.count + R - 1) / R;
     int64_t p = first;
     for (; p + P <= last; p += P)
@@ -253,7 +250,6 @@ template <class K> static void amx(const Product<K>& of, int64_t first, int64_t 
 }
 #endif
 
-// Panels first .. last - 1.
 template <class K> static void multiply(const Product<K>& of, int64_t first, int64_t last) {
 #if defined(TILES)
     static const bool given = syscall(SYS_arch_prctl, 0x1023, 18) == 0;  // the system has to be asked once

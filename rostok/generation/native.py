@@ -45,7 +45,7 @@ def library() -> ctypes.CDLL | None:
     """The sources, compiled; None where that fails."""
     try:
         target, flags = cached()
-        return ctypes.CDLL(str(target)) if whole(target) else build(target, flags)
+        return load(target) if whole(target) else build(target, flags)
     except (OSError, subprocess.SubprocessError) as error:
         printed = error.stderr if isinstance(error, subprocess.CalledProcessError) else ""
         said = (printed or str(error)).strip().splitlines()
@@ -114,5 +114,15 @@ def build(target: Path, flags: tuple[str, ...]) -> ctypes.CDLL:
             target.parent.mkdir(parents=True, exist_ok=True)
             write_file(target, content + hashlib.sha256(content).digest(), durable=True)
         except OSError:
-            return ctypes.CDLL(str(made))  # stays loaded when the folder goes
-    return ctypes.CDLL(str(target))
+            return load(made)  # stays loaded when the folder goes
+    return load(target)
+
+
+def load(path: Path) -> ctypes.CDLL:
+    """The library with the types of its functions. Raises OSError."""
+    loaded, pointer, number = ctypes.CDLL(str(path)), ctypes.c_void_p, ctypes.c_int64
+    for name in ("float32", "bfloat16", "int8"):
+        getattr(loaded, f"step_{name}").argtypes = [pointer, pointer, ctypes.c_int]
+        getattr(loaded, f"linear_{name}").argtypes = [*[pointer] * 3, number, number, ctypes.c_int]
+    loaded.choose_rows.argtypes = [*[pointer] * 3, *[number] * 3, pointer, pointer]
+    return loaded

@@ -30,7 +30,7 @@ POINTER, NUMBER = ctypes.c_void_p, ctypes.c_int64
 
 
 class Matrix(ctypes.Structure):
-    """`struct Matrix` of token_step.cpp. The tensors must be kept as long as it is used."""
+    """`struct Matrix` of multiply.hpp. The tensors must be kept as long as it is used."""
 
     _fields_ = (
         *((name, POINTER) for name in ("weights", "scale", "sums")),
@@ -182,7 +182,6 @@ class PackedGPT:
         self.cache_dtype = torch.float32 if dtype == torch.float32 else torch.bfloat16
         functions: Any = library()
         self.step, self.choose_rows = getattr(functions, f"step_{str(dtype)[6:]}"), functions.choose_rows
-        self.choose_rows.argtypes = [*[POINTER] * 3, *[NUMBER] * 3, POINTER, POINTER]
         self.pace = Pace(torch.get_num_threads())
 
     def layer(self, block: Any, dtype: torch.dtype) -> Layer:
@@ -279,14 +278,7 @@ class PackedLinear(nn.Module):
             )
         x = x.contiguous()
         y = x.new_empty(*x.shape[:-1], self.matrix.panels * PANEL)
-        rows, threads = NUMBER(x.numel() // self.n_in), torch.get_num_threads()
-        self.function(
-            ctypes.byref(self.matrix),
-            POINTER(x.data_ptr()),
-            POINTER(y.data_ptr()),
-            rows,
-            NUMBER(self.n_in),
-            threads,
-        )
+        rows, threads = x.numel() // self.n_in, torch.get_num_threads()
+        self.function(ctypes.byref(self.matrix), address(x), address(y), rows, self.n_in, threads)
         y = y[..., : self.n_out]
         return y if self.bias is None else y + self.bias

@@ -12,8 +12,8 @@
 static inline float exponential(float x) {  // e^x to 2e-7, as 2^n 2^f with |f| <= 1/2; without branches, for the compiler
     const float t = std::min(std::max(x, -87.0f), 88.0f) * 1.442695041f, shifted = t + 12582912.0f, f = t - (shifted - 12582912.0f);
     float p = 1.540353e-4f;
-    p = p * f + 1.3333558e-3f, p = p * f + 9.6181291e-3f, p = p * f + 5.5504109e-2f, p = p * f + 2.4022651e-1f;
-    p = (p * f + 6.9314718e-1f) * f + 1.0f;
+    p = p * f + 1.3333558e-3f, p = p * f + 9.6181291e-3f, p = p * f + 5.5504109e-2f;
+    p = ((p * f + 2.4022651e-1f) * f + 6.9314718e-1f) * f + 1.0f;
     const int32_t power = (load<int32_t>(&shifted) - 0x4B400000 + 127) << 23;
     return x != x ? x : p * load<float>(&power);
 }
@@ -71,7 +71,6 @@ static void softmax(const float* score, int64_t span, int64_t width, float* shar
 struct Shared { std::vector<float> x, qkv, z, act; };  // what all threads see: (rows, padded width) each
 
 constexpr int BLOCK = 16;  // rows of a prompt that attend together
-
 // What one thread does. The rows are split among threads where there are many, else the outputs and the heads are.
 template <class K, class C> struct Worker {
     const Model& m;
@@ -98,15 +97,24 @@ template <class K, class C> struct Worker {
     }
     void sync_parts() { if (parts > 1) team.wait(); }
 
+    // Keys or values of the text of row r, head g.
+    typename C::Weight* in_cache(void* cache, int64_t layer, int64_t r, int64_t g) {
+        return (typename C::Weight*)cache + ((c.text(r) * m.n_layer + layer) * m.n_kv + g) * context * padded(m.d_head, PAIRS);
+    }
+    // Query or key `h` of row r behind its norm and RoPE.
+    void turned(int64_t r, int64_t h, const float* gain, float* to) {
+        const int64_t n = m.d_head, at = c.position(r) * n / 2;
+        norm(&s.qkv[r * width + h * n], gain, to, n, m.eps);
+        rope(to, m.cos + at, m.sin + at, n / 2);
+    }
+
     // The key and the value of row r, head g, go into the cache.
     void store(int64_t layer, int64_t r, int64_t g) {
         const int64_t n = m.d_head, at = c.position(r), u = C::U, wide = padded(n, PAIRS);
         float* key = &s.qkv[r * width + (m.n_head + g) * n];
         const float* value = key + m.n_kv * n;
-        norm(key, m.layers[layer].k_norm, key, n, m.eps);
-        rope(key, m.cos + at * n / 2, m.sin + at * n / 2, n / 2);
-        const int64_t head = ((c.text(r) * m.n_layer + layer) * m.n_kv + g) * context * wide;
-        auto *keys = (typename C::Weight*)c.keys + head, *values = (typename C::Weight*)c.values + head;
+        turned(r, m.n_head + g, m.layers[layer].k_norm, key);
+        auto *keys = in_cache(c.keys, layer, r, g), *values = in_cache(c.values, layer, r, g);
         for (int64_t e = 0; e < n; e++) {
             keys[(at / PANEL * wide + e / u * u) * PANEL + at % PANEL * u + e % u] = C::store(key[e]);
             values[(e / PANEL * context + at / u * u) * PANEL + e % PANEL * u + at % u] = C::store(value[e]);
@@ -120,13 +128,10 @@ template <class K, class C> struct Worker {
         scores.resize(std::max<size_t>(scores.size(), all * span));
         found.resize(std::max<size_t>(found.size(), all * wide));
         const auto queries = prepare<C>(all, n, PAIRS, [&](int64_t i, float* q) {
-            const int64_t row = r + i / group, at = c.position(row);
-            norm(&s.qkv[row * width + (g * group + i % group) * n], m.layers[layer].q_norm, q, n, m.eps);
-            rope(q, m.cos + at * n / 2, m.sin + at * n / 2, n / 2);
+            turned(r + i / group, g * group + i % group, m.layers[layer].q_norm, q);
             for (int64_t e = 0; e < n; e++) q[e] /= std::sqrt((float)n);
         });
-        const int64_t head = ((c.text(r) * m.n_layer + layer) * m.n_kv + g) * context * wide;
-        const auto *keys = (const typename C::Weight*)c.keys + head, *values = (const typename C::Weight*)c.values + head;
+        const auto *keys = in_cache(c.keys, layer, r, g), *values = in_cache(c.values, layer, r, g);
         multiply<C>({queries, keys, wide * PANEL, wide, nullptr, nullptr, scores.data(), span, false}, 0, span / PANEL);
         const auto shares = prepare<C>(all, span, PAIRS, [&](int64_t i, float* to) {
             softmax(&scores[i * span], c.position(r + i / group) + 1, span, to);
@@ -183,11 +188,10 @@ template <class K, class C> struct Worker {
 
 template <class K, class C> static void step(const Model& m, const Call& c, int threads) {
     static Shared shared;
-    const Layer& l = m.layers[0];
     shared.x.resize(c.rows * padded(m.d_model, PADDING));
-    shared.qkv.resize(c.rows * PANEL * l.qkv.panels);
+    shared.qkv.resize(c.rows * PANEL * m.layers[0].qkv.panels);
     shared.z.resize(c.rows * padded(m.n_head * m.d_head, PADDING));
-    shared.act.resize(c.rows * PANEL * l.gate_up.panels / 2);
+    shared.act.resize(c.rows * PANEL * m.layers[0].gate_up.panels / 2);
     together(threads, [&](int me) { Worker<K, C>{m, c, shared, *team, me}.work(); });
 }
 

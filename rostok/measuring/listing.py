@@ -33,7 +33,7 @@ def ls(words: Sequence[str]) -> int:
     options = parser.parse_args(words)
     folders = known_runs()
     if options.folder:
-        folders = [path.parent for path in sorted(options.folder.glob("*/config.yaml")) if not path.is_fifo()]
+        folders = [path.parent for path in sorted(options.folder.glob("*/config.yaml"))]
         if not folders:
             raise UserError(
                 f"there is no run below {options.folder}; wanted folders such as checkpoints/NAME"

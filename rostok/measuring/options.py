@@ -9,7 +9,6 @@ from rostok.errors import Parser, UserError
 from rostok.files import check_out
 from rostok.measuring.ngrams import FIT_TOKENS
 
-FILES = ("out", "json", "csv")  # the options that name a file to write
 REPORT = (".md", ".json", ".csv", "-position.png", "-position.csv", "-context.png", "-context.csv")
 
 
@@ -47,21 +46,17 @@ def options_of(argv: Sequence[str], description: str | None = None) -> argparse.
 
 def check_files(options: argparse.Namespace) -> None:
     """Refuse files that cannot be written before the work, not after it. Raises UserError."""
-    found = [
-        check_out(getattr(options, name), force=options.force, flag=f"--{name.replace('_', '-')}")
-        for name in FILES
-    ]
-    if options.out:
-        found += [check_out(path, force=options.force) for path in report_files(Path(options.out)).values()][
-            1:
-        ]
+    words = [(options.json, "--json"), (options.csv, "--csv")]
+    if check_out(options.out, force=True):  # it names a file; which ones are written, report_files says
+        words += [(path, "--out") for path in report_files(Path(options.out)).values()]
+    found = [check_out(word, force=options.force, flag=flag) for word, flag in words]
     given = [os.path.realpath(path) for path in found if path]
     if len(set(given)) < len(given):
         raise UserError("--out, --json and --csv must be different files")
 
 
 def report_files(out: Path) -> dict[str, Path]:
-    """Ending -> file of all that a report is made of, the report itself first."""
+    """Ending -> file of all that a report is made of."""
     stem = out.with_suffix("") if out.suffix == ".md" else out
     return {ending: stem.with_name(stem.name + ending) for ending in REPORT}
 

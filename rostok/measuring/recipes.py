@@ -8,12 +8,11 @@ The user names a row, or runs whose settings differ in `seed` alone are put toge
 
 import os
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rostok.errors import UserError
-from rostok.runs import Run
+from rostok.runs import Run, remark
 
 LONGEST = 40  # signs of a row's name
 COUNTING = re.compile("uniform|unigram|bigram|trigram|[0-9]+-gram")  # rows that compare.py adds
@@ -40,10 +39,6 @@ def named_runs(words: Sequence[str]) -> list[tuple[str | None, str]]:
         if row is not None and found.count((row, path)) > 1:
             raise UserError(f"{path} is named twice; a run is one seed and counts once")
     return found
-
-
-def remark(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 def row_names(runs: Sequence[Run]) -> list[str]:
